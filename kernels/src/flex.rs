@@ -1,0 +1,43 @@
+//! Slices in and out of Flex tensors, the CPU backend.
+
+use burn::backend::flex::{FlexTensor, Layout};
+use burn::tensor::{Bytes, DType, Shape};
+
+/// A tensor whose elements lie in order from offset 0: free where that holds already.
+pub(crate) fn contiguous(tensor: FlexTensor) -> FlexTensor {
+    tensor.to_contiguous()
+}
+
+/// The elements of a contiguous f32 tensor, the one type the CPU kernels compute in.
+pub(crate) fn floats(tensor: &FlexTensor) -> &[f32] {
+    assert_eq!(tensor.dtype(), DType::F32, "CPU kernels compute in f32");
+    tensor.as_slice::<f32>().expect("a contiguous tensor")
+}
+
+/// The elements of an integer tensor, whatever its width; Flex's default is i32.
+pub(crate) fn integers(tensor: FlexTensor) -> Vec<i32> {
+    let tensor = tensor.to_contiguous();
+    match tensor.dtype() {
+        DType::I32 => tensor.as_slice::<i32>().expect("contiguous").to_vec(),
+        DType::I64 => {
+            let wide = tensor.as_slice::<i64>().expect("contiguous");
+            wide.iter().map(|&v| i32::try_from(v).expect("an index below 2^31")).collect()
+        }
+        other => panic!("indices are i32 or i64, found {other:?}"),
+    }
+}
+
+/// The dimensions of a tensor.
+pub(crate) fn dims<const D: usize>(tensor: &FlexTensor) -> [usize; D] {
+    tensor.layout().shape().dims::<D>()
+}
+
+/// A contiguous f32 tensor that owns `values`.
+pub(crate) fn float_tensor(values: Vec<f32>, shape: impl Into<Shape>) -> FlexTensor {
+    FlexTensor::new(Bytes::from_elems(values), Layout::contiguous(shape.into()), DType::F32)
+}
+
+/// A contiguous i32 tensor that owns `values`.
+pub(crate) fn int_tensor(values: Vec<i32>, shape: impl Into<Shape>) -> FlexTensor {
+    FlexTensor::new(Bytes::from_elems(values), Layout::contiguous(shape.into()), DType::I32)
+}

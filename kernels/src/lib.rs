@@ -1,0 +1,10 @@
+#![doc = include_str!("../README.md")]
+
+pub mod bridge;
+mod error;
+mod flex;
+mod parallel;
+
+pub mod rms_norm;
+
+pub use error::KernelError;

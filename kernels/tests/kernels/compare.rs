@@ -1,0 +1,51 @@
+//! Deterministic inputs, and a comparison that shows where two tensors part.
+
+use burn::tensor::{Device, Tensor, TensorData};
+
+/// The device of the kernels under test.
+pub fn device() -> Device {
+    Device::flex()
+}
+
+/// Values in [-1, 1) that differ by `salt`; no generator, so a failure reproduces by eye.
+pub fn values(len: usize, salt: u64) -> Vec<f32> {
+    (0..len as u64)
+        .map(|i| {
+            let mut z =
+                (i + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ salt.wrapping_mul(0xD1B5_4A32);
+            z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+            ((z >> 40) as f32) / (1u64 << 23) as f32 - 1.0
+        })
+        .collect()
+}
+
+/// A tensor of [`values`] outside any graph.
+pub fn tensor<const D: usize>(shape: [usize; D], salt: u64) -> Tensor<D> {
+    let data = TensorData::new(values(shape.iter().product(), salt), shape);
+    Tensor::from_data(data, &device())
+}
+
+/// A leaf whose gradient is wanted.
+pub fn leaf<const D: usize>(shape: [usize; D], salt: u64) -> Tensor<D> {
+    Tensor::from_inner(tensor(shape, salt)).require_grad()
+}
+
+/// Fails unless the two differ by at most `tolerance` of the largest entry of `expected`.
+pub fn assert_close<const D: usize>(
+    name: &str,
+    found: Tensor<D>,
+    expected: Tensor<D>,
+    tolerance: f32,
+) {
+    assert_eq!(found.dims(), expected.dims(), "{name}: shape");
+    let found = found.into_data().try_to_vec::<f32>().expect("f32");
+    let expected = expected.into_data().try_to_vec::<f32>().expect("f32");
+    let scale = expected.iter().fold(0.0f32, |max, v| max.max(v.abs())).max(1e-12);
+    for (i, (f, e)) in found.iter().zip(&expected).enumerate() {
+        assert!(
+            (f - e).abs() <= tolerance * scale,
+            "{name}[{i}]: found {f}, expected {e}, tolerance {tolerance} of {scale}"
+        );
+    }
+}

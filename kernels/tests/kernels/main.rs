@@ -1,0 +1,4 @@
+//! Every kernel against its reference: values and gradients.
+
+mod compare;
+mod rms_norm;
