@@ -1,0 +1,10 @@
+#![doc = include_str!("../README.md")]
+
+pub mod counts;
+pub mod dispatch;
+mod error;
+
+pub use counts::DispatchCounts;
+pub use dispatch::local::Local;
+pub use dispatch::{Combined, Dispatched, ExpertRows, TokenDispatcher};
+pub use error::EpError;

@@ -1,0 +1,25 @@
+#![doc = include_str!("../README.md")]
+
+pub mod config;
+pub mod flops;
+pub mod params;
+pub mod preset;
+
+pub mod attention;
+pub mod block;
+pub mod init;
+pub mod moe;
+pub mod norm;
+pub mod role;
+pub mod short_conv;
+pub mod transformer;
+pub mod weights;
+
+mod error;
+
+pub use config::ModelConfig;
+pub use error::ModelError;
+pub use init::Initializer;
+pub use preset::Preset;
+pub use role::{Role, RoleTable};
+pub use transformer::{ModelInput, Transformer};

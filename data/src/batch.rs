@@ -1,0 +1,123 @@
+//! Rows as a model takes them.
+
+use std::ops::Range;
+
+use crate::Row;
+
+/// A batch of rows, every field `[num_rows, seq_len]` in row-major order unless said otherwise.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Batch {
+    /// Number of rows.
+    pub num_rows: usize,
+    /// Tokens of a row.
+    pub seq_len: usize,
+    /// Global index of the first row; the others follow it.
+    pub first_row: u64,
+    /// Token ids; 0 at padding.
+    pub tokens: Vec<i32>,
+    /// The next token; 0 where there is none in the row.
+    pub targets: Vec<i32>,
+    /// 1 where the target counts; 0 at the end of a row, before another document, and at padding.
+    pub loss_weight: Vec<f32>,
+    /// Which tokens may see each other: equal ids within a row.
+    pub segment_ids: Vec<i32>,
+    /// False at padding. True also where the loss weight is 0 at the end of a document.
+    pub token_valid: Vec<bool>,
+    /// Index of each row's cell in the store, `[num_rows]`.
+    pub cells: Vec<u32>,
+}
+
+impl Batch {
+    /// An empty batch with room for some rows.
+    pub(crate) fn with_capacity(first_row: u64, num_rows: usize, seq_len: usize) -> Self {
+        let tokens = num_rows * seq_len;
+        Self {
+            num_rows: 0,
+            seq_len,
+            first_row,
+            tokens: Vec::with_capacity(tokens),
+            targets: Vec::with_capacity(tokens),
+            loss_weight: Vec::with_capacity(tokens),
+            segment_ids: Vec::with_capacity(tokens),
+            token_valid: Vec::with_capacity(tokens),
+            cells: Vec::with_capacity(num_rows),
+        }
+    }
+
+    pub(crate) fn from_rows(first_row: u64, seq_len: usize, rows: &[Row]) -> Self {
+        let mut batch = Self::with_capacity(first_row, rows.len(), seq_len);
+        for row in rows {
+            batch.push_row(row.cell, &row.tokens, &row.segment_ids);
+        }
+        batch
+    }
+
+    /// Adds a row; what is missing to `seq_len` is padding, in a segment of its own.
+    pub(crate) fn push_row(&mut self, cell: u32, tokens: &[u32], segment_ids: &[u32]) {
+        debug_assert!(tokens.len() <= self.seq_len && tokens.len() == segment_ids.len());
+        for (place, (token, segment)) in tokens.iter().zip(segment_ids).enumerate() {
+            self.tokens.push(*token as i32);
+            self.segment_ids.push(*segment as i32);
+            let next = tokens.get(place + 1);
+            self.targets.push(next.map_or(0, |next| *next as i32));
+            let same_document = segment_ids.get(place + 1) == Some(segment);
+            self.loss_weight.push(if same_document { 1.0 } else { 0.0 });
+            self.token_valid.push(true);
+        }
+        self.num_rows += 1;
+        self.cells.push(cell);
+        let end = self.num_rows * self.seq_len;
+        self.tokens.resize(end, 0);
+        self.targets.resize(end, 0);
+        self.loss_weight.resize(end, 0.0);
+        self.segment_ids.resize(end, segment_ids.last().map_or(0, |last| *last as i32 + 1));
+        self.token_valid.resize(end, false);
+    }
+
+    /// The batch of some of the rows, as for a micro-batch or a rank.
+    ///
+    /// # Panics
+    /// If the range reaches beyond [`Batch::num_rows`].
+    pub fn rows(&self, rows: Range<usize>) -> Batch {
+        let at = rows.start * self.seq_len..rows.end * self.seq_len;
+        Batch {
+            num_rows: rows.len(),
+            seq_len: self.seq_len,
+            first_row: self.first_row + rows.start as u64,
+            tokens: self.tokens[at.clone()].to_vec(),
+            targets: self.targets[at.clone()].to_vec(),
+            loss_weight: self.loss_weight[at.clone()].to_vec(),
+            segment_ids: self.segment_ids[at.clone()].to_vec(),
+            token_valid: self.token_valid[at].to_vec(),
+            cells: self.cells[rows].to_vec(),
+        }
+    }
+
+    /// Positions whose target counts.
+    pub fn num_scored(&self) -> u64 {
+        self.loss_weight.iter().filter(|weight| **weight > 0.0).count() as u64
+    }
+
+    /// Tokens that are not padding.
+    pub fn num_valid(&self) -> u64 {
+        self.token_valid.iter().filter(|valid| **valid).count() as u64
+    }
+
+    /// A digest of row indices and tokens: equal digests mean that the same data were read.
+    ///
+    /// The first 8 bytes, little-endian, of BLAKE3 over the row length and, row by row, the global
+    /// index as u64 and the tokens as i32.
+    pub fn digest(&self) -> u64 {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&(self.seq_len as u64).to_le_bytes());
+        let mut bytes = Vec::with_capacity(self.seq_len * 4);
+        for (place, row) in self.tokens.chunks(self.seq_len).enumerate() {
+            hasher.update(&(self.first_row + place as u64).to_le_bytes());
+            bytes.clear();
+            bytes.extend(row.iter().flat_map(|token| token.to_le_bytes()));
+            hasher.update(&bytes);
+        }
+        let hash = hasher.finalize();
+        hash.as_bytes()[..8].iter().rev().fold(0, |digest, byte| digest << 8 | u64::from(*byte))
+    }
+}

@@ -1,0 +1,69 @@
+//! A cell: the documents of one domain and one quality level.
+
+use std::{fmt, str::FromStr};
+
+use crate::{DataError, Result};
+
+/// Longest domain name, so that a cell's path stays portable.
+const MAX_DOMAIN_BYTES: usize = 64;
+
+/// Domain and quality of a document, the unit that a mixture weighs.
+///
+/// Its name, `<domain>/q<quality>`, compares case-sensitively.
+///
+/// ```
+/// let key: fulmar_data::CellKey = "poetry/q3".parse()?;
+/// assert_eq!((key.domain.as_str(), key.quality), ("poetry", 3));
+/// assert_eq!(key.to_string(), "poetry/q3");
+/// # Ok::<(), fulmar_data::DataError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CellKey {
+    /// Subject or origin; also a folder name.
+    pub domain: String,
+    /// Quality level; what the number means is up to who assigned it.
+    pub quality: u32,
+}
+
+impl CellKey {
+    /// Whether the domain can name a folder on every common file system.
+    pub(crate) fn has_valid_domain(&self) -> bool {
+        let domain = &self.domain;
+        (1..=MAX_DOMAIN_BYTES).contains(&domain.len())
+            && !domain.starts_with('.')
+            && domain.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
+    }
+}
+
+impl fmt::Display for CellKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/q{}", self.domain, self.quality)
+    }
+}
+
+impl FromStr for CellKey {
+    type Err = DataError;
+
+    fn from_str(name: &str) -> Result<Self> {
+        name.rsplit_once("/q")
+            .and_then(|(domain, quality)| {
+                let key = CellKey { domain: domain.to_owned(), quality: quality.parse().ok()? };
+                // The round trip refuses spellings such as `q03` and `q+3`.
+                (key.has_valid_domain() && key.to_string() == name).then_some(key)
+            })
+            .ok_or_else(|| DataError::CellName { found: name.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_could_leave_the_store_is_refused() {
+        for name in ["../q1", "a/b/q1", "/q1", "a/q", "a/q-1", "a/q03", ".a/q1", "a"] {
+            let error = name.parse::<CellKey>().expect_err(name);
+            assert!(error.to_string().contains(name), "{error}");
+        }
+    }
+}

@@ -1,0 +1,37 @@
+#![doc = include_str!("../README.md")]
+
+mod error;
+
+mod cell;
+pub mod corpus;
+mod document;
+mod source;
+mod tokenizer;
+
+mod store;
+mod tokenize;
+
+pub mod mixture;
+pub mod shuffle;
+
+mod batch;
+mod eval_rows;
+mod loader;
+pub mod pack;
+mod row;
+
+pub use batch::Batch;
+pub use cell::CellKey;
+pub use document::{DEFAULT_DOMAIN, Document, DocumentReader, Ledger};
+pub use error::{DataError, Result};
+pub use eval_rows::{EvalBatch, EvalDocument, EvalRows, NO_DOCUMENT};
+pub use loader::{Loader, READ_AHEAD_BATCHES};
+pub use mixture::{DEFAULT_BLOCK_ROWS, MixtureConfig, MixturePlan, Stage};
+pub use row::{Row, RowSource};
+pub use source::Source;
+pub use store::{
+    CellEntry, CellShard, FORMAT_VERSION, MANIFEST_FILE, Manifest, SourceEntry, Store, StoreWriter,
+    TokenizerEntry,
+};
+pub use tokenize::{StoreOrigin, build_or_open, build_store};
+pub use tokenizer::{BEGIN_OF_TEXT, DocumentMarks, END_OF_TEXT, Tokenizer};

@@ -1,0 +1,80 @@
+//! Rows given before any block of one stage, with bounded memory and time.
+
+use std::sync::{Mutex, PoisonError};
+
+use super::block::{Given, PERIOD_BLOCKS, Quotas};
+
+/// Distance of remembered counts within a period. Finding a block walks at most this many; a stage
+/// of 200 cells remembers at most 1.6 MB.
+const CHECKPOINT_BLOCKS: u64 = 64;
+
+/// One stage of a mixture, from its first block on.
+#[derive(Debug)]
+pub(super) struct StagePlan {
+    quotas: Quotas,
+    /// Entry i: rows given in the first `i * CHECKPOINT_BLOCKS` blocks of a period; filled as far
+    /// as somebody asked.
+    checkpoints: Mutex<Vec<Given>>,
+}
+
+impl StagePlan {
+    pub(super) fn new(quotas: Quotas) -> Self {
+        let checkpoints = Mutex::new(vec![quotas.start()]);
+        Self { quotas, checkpoints }
+    }
+
+    /// Rows of each cell in the first `num_blocks` blocks of the stage, and those of one more.
+    pub(super) fn given_around(&self, num_blocks: u64) -> (Vec<u64>, Vec<u64>) {
+        let (periods, rest) = (num_blocks / PERIOD_BLOCKS, num_blocks % PERIOD_BLOCKS);
+        let mut given = self.checkpoint_before(rest);
+        while given.num_blocks < rest {
+            self.quotas.advance(&mut given);
+        }
+        let whole = |rows: &[u64]| -> Vec<u64> {
+            rows.iter().zip(&self.quotas.units).map(|(row, units)| row + units * periods).collect()
+        };
+        let before = whole(&given.rows);
+        self.quotas.advance(&mut given);
+        (before, whole(&given.rows))
+    }
+
+    fn checkpoint_before(&self, num_blocks: u64) -> Given {
+        let index = (num_blocks / CHECKPOINT_BLOCKS) as usize;
+        // The list is whole whenever the lock is free: a panic elsewhere cannot spoil it.
+        let mut checkpoints = self.checkpoints.lock().unwrap_or_else(PoisonError::into_inner);
+        while checkpoints.len() <= index {
+            let mut given = checkpoints[checkpoints.len() - 1].clone();
+            for _ in 0..CHECKPOINT_BLOCKS {
+                self.quotas.advance(&mut given);
+            }
+            checkpoints.push(given);
+        }
+        checkpoints[index].clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_block_is_found_as_by_walking() {
+        let quotas = Quotas::new(&[0.5, 0.3, 0.19, 0.01], 7);
+        let plan = StagePlan::new(quotas.clone());
+        let mut given = quotas.start();
+        let mut expected = vec![given.rows.clone()];
+        for _ in 0..300 {
+            quotas.advance(&mut given);
+            expected.push(given.rows.clone());
+        }
+        for k in [299, 0, 63, 64, 65, 128, 1] {
+            let (before, after) = plan.given_around(k);
+            assert_eq!(before, expected[k as usize]);
+            assert_eq!(after, expected[k as usize + 1]);
+        }
+        let (far, _) = plan.given_around(5 * PERIOD_BLOCKS + 65);
+        let units = quotas.units.iter();
+        let by_period: Vec<u64> = expected[65].iter().zip(units).map(|(r, u)| r + 5 * u).collect();
+        assert_eq!(far, by_period);
+    }
+}

@@ -1,0 +1,13 @@
+//! Tests of the data crate through its public face, as one binary.
+
+mod bad_corpus;
+mod bad_store;
+mod documents;
+mod eval_rows;
+mod fixture;
+mod loader;
+mod mixture;
+mod rows;
+mod shipped;
+mod store;
+mod tokenizer;

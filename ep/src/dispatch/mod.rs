@@ -1,0 +1,80 @@
+//! The contract between token order and expert order.
+
+pub mod local;
+
+use std::ops::Range;
+
+use burn::tensor::{Int, Tensor};
+use fulmar_kernels::grouped_swiglu::Groups;
+
+use crate::counts::DispatchCounts;
+use crate::error::EpError;
+
+/// Carries token rows to the experts chosen for them, and weighted results back.
+///
+/// Axis letters: t tokens of this shard, k experts per token, c width of a row, r rows that
+/// arrive at this shard's experts.
+///
+/// Both halves are differentiable in their rows, `combine` also in the weights, and both must be
+/// called by every rank in every step, with zero rows too: a rank that skips a collective hangs
+/// the others.
+pub trait TokenDispatcher: Send + Sync {
+    /// What [`dispatch`](Self::dispatch) remembers for [`combine`](Self::combine).
+    type Handle: Send;
+
+    /// Global ids of the experts whose rows arrive at this shard, in the order of their groups.
+    fn local_experts(&self) -> Range<usize>;
+
+    /// Sends each valid token's row to its chosen experts.
+    ///
+    /// `tokens` [t, c]; `selected` [t, k] holds global expert ids; `token_valid` [t] is false for
+    /// padding, whose ids are not read.
+    ///
+    /// # Errors
+    /// If an id is not an expert's, or (across ranks) a peer fails to answer in time.
+    fn dispatch(
+        &self,
+        tokens: Tensor<2>,
+        selected: Tensor<2, Int>,
+        token_valid: &[bool],
+    ) -> Result<Dispatched<Self::Handle>, EpError>;
+
+    /// Brings the experts' outputs, one tensor a wave in the shape of its rows, back to their
+    /// tokens: the sum over slots of `weights` [t, k] times the row that came back.
+    ///
+    /// # Errors
+    /// If the counts do not add up, or (across ranks) a peer fails to answer in time.
+    fn combine(
+        &self,
+        outputs: Vec<Tensor<2>>,
+        weights: Tensor<2>,
+        handle: Self::Handle,
+    ) -> Result<Combined, EpError>;
+}
+
+/// The rows of this shard's experts, and what to hand back with their outputs.
+#[derive(Debug)]
+pub struct Dispatched<H> {
+    /// One entry a wave, in order; a dispatcher without waves has one.
+    pub waves: Vec<ExpertRows>,
+    /// To be given to [`TokenDispatcher::combine`].
+    pub handle: H,
+}
+
+/// Rows sorted into one group a local expert; rows outside every group are empty.
+#[derive(Debug, Clone)]
+pub struct ExpertRows {
+    /// [r, c].
+    pub rows: Tensor<2>,
+    /// Where each local expert's rows lie.
+    pub groups: Groups,
+}
+
+/// What came back to the tokens of this shard.
+#[derive(Debug, Clone)]
+pub struct Combined {
+    /// [t, c]; a token none of whose assignments was kept has a row of zeros.
+    pub tokens: Tensor<2>,
+    /// The fate of this shard's assignments.
+    pub counts: DispatchCounts,
+}

@@ -1,0 +1,67 @@
+//! A model as a scorer of held-out rows.
+
+use burn::module::Module;
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use fulmar_data::Batch;
+use fulmar_ep::TokenDispatcher;
+use fulmar_model::moe::quantile::QuantileBalancing;
+use fulmar_model::moe::router::Router;
+use fulmar_model::{ModelInput, Transformer};
+
+use crate::error::EvalError;
+
+/// A model outside every graph, with what its forward pass needs.
+///
+/// Its dispatcher decides whether assignments may be dropped; with one that cannot, losses do not
+/// depend on the batch size.
+#[derive(Debug)]
+pub struct ModelScorer<'a, D, R: Router> {
+    model: Transformer<R>,
+    dispatcher: &'a D,
+    device: Device,
+}
+
+impl<'a, D: TokenDispatcher, R: Router> ModelScorer<'a, D, R> {
+    /// Scores with the weights `model` has now.
+    pub fn new(model: &Transformer<R>, dispatcher: &'a D, device: &Device) -> Self {
+        Self { model: model.clone().valid(), dispatcher, device: device.clone().without_autodiff() }
+    }
+
+    /// Nats of every target [num_rows x seq_len]; meaningless where the weight is 0.
+    ///
+    /// # Errors
+    /// If the forward pass fails.
+    pub fn nats(&self, batch: &Batch) -> Result<Vec<f32>, EvalError> {
+        let hidden = self.hidden(batch)?;
+        let targets = batch.targets.clone();
+        let len = targets.len();
+        let targets =
+            Tensor::<1, Int>::from_data(TensorData::new(targets, [len]), &self.device);
+        let losses = self.model.token_losses(hidden, targets);
+        Ok(losses.nll.into_data().iter::<f32>().collect())
+    }
+
+    /// Scores [rows, v] of the tokens that may follow position `position` of each row.
+    ///
+    /// # Errors
+    /// If the forward pass fails.
+    pub fn next_logits(&self, batch: &Batch, position: usize) -> Result<Tensor<2>, EvalError> {
+        let hidden = self.hidden(batch)?;
+        let d = hidden.dims()[1];
+        let hidden = hidden.reshape([batch.num_rows, batch.seq_len, d]);
+        let last = hidden.narrow(1, position, 1).reshape([batch.num_rows, d]);
+        Ok(self.model.logits(last))
+    }
+
+    fn hidden(&self, batch: &Batch) -> Result<Tensor<2>, EvalError> {
+        let input = ModelInput::new(
+            batch.tokens.clone(),
+            batch.segment_ids.clone(),
+            batch.token_valid.clone(),
+            [batch.num_rows, batch.seq_len],
+            &self.device,
+        );
+        let no_balancing: Option<&QuantileBalancing> = None;
+        Ok(self.model.forward(&input, self.dispatcher, no_balancing)?.hidden)
+    }
+}

@@ -1,0 +1,95 @@
+//! One layer: attention and MoE, each behind its norm and added to the residual stream.
+
+use burn::module::Module;
+use burn::tensor::{Int, Tensor};
+use fulmar_ep::TokenDispatcher;
+
+use crate::attention::Attention;
+use crate::config::{ConvSite, ModelConfig};
+use crate::init::Initializer;
+use crate::moe::balance::Balancing;
+use crate::moe::router::{Router, SigmoidRouter};
+use crate::moe::{LayerStats, MoeLayer, Routed};
+use crate::norm::GatedRmsNorm;
+use crate::role::{RoleTable, Roles, join};
+use crate::short_conv::ShortConv;
+
+/// `x += conv(attention(norm(x)))`, then `x += conv(moe(norm(x)))` (SPEC section 2).
+#[derive(Module, Debug)]
+pub struct Block<R: Router = SigmoidRouter> {
+    /// Before attention.
+    pub attention_norm: GatedRmsNorm,
+    /// Attention over the row.
+    pub attention: Attention,
+    /// On the attention output.
+    pub attention_conv: Option<ShortConv>,
+    /// Before the MoE.
+    pub moe_norm: GatedRmsNorm,
+    /// Routed and shared experts.
+    pub moe: MoeLayer<R>,
+    /// On the MoE output.
+    pub moe_conv: Option<ShortConv>,
+}
+
+impl Block<SigmoidRouter> {
+    /// Layer `layer` with the recipe's router.
+    pub fn new(config: &ModelConfig, layer: usize, init: &Initializer) -> Self {
+        let router = SigmoidRouter::new(config, &init.scope("moe").scope("router"));
+        Self::with_router(config, layer, router, init)
+    }
+}
+
+impl<R: Router> Block<R> {
+    /// Layer `layer` with a router of the caller's.
+    pub fn with_router(config: &ModelConfig, layer: usize, router: R, init: &Initializer) -> Self {
+        let conv = |site, name| {
+            let (taps, d) = (config.short_conv_taps, config.hidden_dim);
+            config.has_conv(site).then(|| ShortConv::new(taps, d, &init.scope(name)))
+        };
+        Self {
+            attention_norm: GatedRmsNorm::new(config, &init.scope("attention_norm")),
+            attention: Attention::new(config, layer, &init.scope("attention")),
+            attention_conv: conv(ConvSite::Attention, "attention_conv"),
+            moe_norm: GatedRmsNorm::new(config, &init.scope("moe_norm")),
+            moe: MoeLayer::with_router(config, router, &init.scope("moe")),
+            moe_conv: conv(ConvSite::Mlp, "moe_conv"),
+        }
+    }
+
+    /// `x` [b, s, d] to [b, s, d] with the layer's statistics; `segment_ids` [b, s].
+    ///
+    /// # Errors
+    /// If the exchange between tokens and experts fails.
+    pub fn forward<D: TokenDispatcher, B: Balancing>(
+        &self,
+        x: Tensor<3>,
+        segment_ids: &Tensor<2, Int>,
+        routed: &Routed<'_, D, B>,
+    ) -> Result<(Tensor<3>, LayerStats<B::Stats>), fulmar_ep::EpError> {
+        let [b, s, d] = x.dims();
+        let normed = |norm: &GatedRmsNorm, x: &Tensor<3>| norm.forward(x.clone().reshape([b * s, d]));
+        let convolved = |x: Tensor<3>, conv: &Option<ShortConv>| match conv {
+            Some(conv) => conv.forward(x, segment_ids.clone()),
+            None => x,
+        };
+
+        let u = normed(&self.attention_norm, &x).reshape([b, s, d]);
+        let attended = self.attention.forward(u, segment_ids.clone());
+        let x = x + convolved(attended, &self.attention_conv);
+
+        let (mixed, stats) = self.moe.forward(normed(&self.moe_norm, &x), routed)?;
+        let x = x + convolved(mixed.reshape([b, s, d]), &self.moe_conv);
+        Ok((x, stats))
+    }
+}
+
+impl<R: Router + Roles> Roles for Block<R> {
+    fn declare_roles(&self, path: &str, table: &mut RoleTable) {
+        self.attention_norm.declare_roles(&join(path, "attention_norm"), table);
+        self.attention.declare_roles(&join(path, "attention"), table);
+        self.attention_conv.declare_roles(&join(path, "attention_conv"), table);
+        self.moe_norm.declare_roles(&join(path, "moe_norm"), table);
+        self.moe.declare_roles(&join(path, "moe"), table);
+        self.moe_conv.declare_roles(&join(path, "moe_conv"), table);
+    }
+}

@@ -1,0 +1,49 @@
+//! The routed experts of one shard.
+
+use std::ops::Range;
+
+use burn::module::{Module, Param};
+use burn::tensor::Tensor;
+use fulmar_ep::ExpertRows;
+use fulmar_kernels::grouped_swiglu::grouped_swiglu;
+
+use crate::config::ModelConfig;
+use crate::init::Initializer;
+use crate::role::{Role, RoleTable, Roles};
+
+/// SwiGLU experts over rows sorted by expert.
+#[derive(Module, Debug)]
+pub struct Experts {
+    /// [g, c, f].
+    pub w_gate: Param<Tensor<3>>,
+    /// [g, c, f].
+    pub w_up: Param<Tensor<3>>,
+    /// [g, f, c].
+    pub w_down: Param<Tensor<3>>,
+}
+
+impl Experts {
+    /// The experts with the global ids `experts`.
+    pub fn new(config: &ModelConfig, experts: Range<usize>, init: &Initializer) -> Self {
+        let (c, f) = (config.latent_dim, config.intermediate_dim);
+        Self {
+            w_gate: init.experts("w_gate", experts.clone(), [c, f]),
+            w_up: init.experts("w_up", experts.clone(), [c, f]),
+            w_down: init.experts("w_down", experts, [f, c]),
+        }
+    }
+
+    /// `(silu(z w_gate) * (z w_up)) w_down` for each group of rows [r, c], to [r, c].
+    pub fn forward(&self, wave: ExpertRows) -> Tensor<2> {
+        let (gate, up, down) = (self.w_gate.val(), self.w_up.val(), self.w_down.val());
+        grouped_swiglu(wave.rows, gate, up, down, &wave.groups)
+    }
+}
+
+impl Roles for Experts {
+    fn declare_roles(&self, path: &str, table: &mut RoleTable) {
+        for stack in ["w_gate", "w_up", "w_down"] {
+            table.declare(path, stack, Role::ExpertStack);
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The mixture of experts: route, compress, dispatch, compute, combine, expand.
+
+pub mod balance;
+pub mod experts;
+pub mod grid;
+pub mod latent;
+pub mod quantile;
+pub mod router;
+pub mod shared;
+pub mod stats;
+
+use burn::module::Module;
+use burn::tensor::Tensor;
+use fulmar_ep::{EpError, TokenDispatcher};
+
+pub use stats::{LayerStats, RoutingStats};
+
+use crate::config::ModelConfig;
+use crate::init::Initializer;
+use crate::role::{RoleTable, Roles, join};
+use balance::Balancing;
+use experts::Experts;
+use latent::Latent;
+use router::{Router, SigmoidRouter};
+use shared::SharedExpert;
+
+/// What a forward pass needs beside the model and its input.
+#[derive(Debug)]
+pub struct Routed<'a, D, B> {
+    /// Carries rows to experts and back.
+    pub dispatcher: &'a D,
+    /// Balances experts. `None` in evaluation, so that its tokens leave no trace.
+    pub balancing: Option<&'a B>,
+    /// [t], false for padding.
+    pub token_valid: &'a [bool],
+}
+
+/// Routed experts in a latent space and shared experts beside them (SPEC section 2).
+#[derive(Module, Debug)]
+pub struct MoeLayer<R: Router = SigmoidRouter> {
+    /// Chooses experts.
+    pub router: R,
+    /// Down to the width that travels, and back up.
+    pub latent: Latent,
+    /// The routed experts of this shard.
+    pub experts: Experts,
+    /// The experts of every token.
+    pub shared: Vec<SharedExpert>,
+}
+
+impl MoeLayer<SigmoidRouter> {
+    /// A layer with the recipe's router.
+    pub fn new(config: &ModelConfig, init: &Initializer) -> Self {
+        Self::with_router(config, SigmoidRouter::new(config, &init.scope("router")), init)
+    }
+}
+
+impl<R: Router> MoeLayer<R> {
+    /// A layer with a router of the caller's and every expert on this shard.
+    pub fn with_router(config: &ModelConfig, router: R, init: &Initializer) -> Self {
+        let shared = (0..config.num_shared_experts)
+            .map(|index| SharedExpert::new(config, &init.scope("shared").scope(index)));
+        Self {
+            router,
+            latent: Latent::new(config, &init.scope("latent")),
+            experts: Experts::new(config, 0..config.num_experts, &init.scope("experts")),
+            shared: shared.collect(),
+        }
+    }
+
+    /// `u` [t, d], normalised, to [t, d] with what happened on the way.
+    ///
+    /// # Errors
+    /// If a score is not finite or the exchange fails.
+    pub fn forward<D: TokenDispatcher, B: Balancing>(
+        &self,
+        u: Tensor<2>,
+        routed: &Routed<'_, D, B>,
+    ) -> Result<(Tensor<2>, LayerStats<B::Stats>), EpError> {
+        let routing = self.router.route(u.clone());
+        let rows = self.latent.compress(u.clone());
+
+        let dispatched =
+            routed.dispatcher.dispatch(rows, routing.selected.clone(), routed.token_valid)?;
+        let outputs = dispatched.waves.into_iter().map(|wave| self.experts.forward(wave)).collect();
+        let combined =
+            routed.dispatcher.combine(outputs, routing.combine_weights.clone(), dispatched.handle)?;
+
+        let mut out = self.latent.expand(combined.tokens);
+        for expert in &self.shared {
+            out = out + expert.forward(u.clone());
+        }
+        let stats = LayerStats::observe(&routing, combined.counts, routed);
+        Ok((out, stats))
+    }
+}
+
+impl<R: Router + Roles> Roles for MoeLayer<R> {
+    fn declare_roles(&self, path: &str, table: &mut RoleTable) {
+        self.router.declare_roles(&join(path, "router"), table);
+        self.latent.declare_roles(&join(path, "latent"), table);
+        self.experts.declare_roles(&join(path, "experts"), table);
+        self.shared.declare_roles(&join(path, "shared"), table);
+    }
+}

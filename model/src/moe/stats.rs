@@ -1,0 +1,145 @@
+//! What one layer's routing did, as values.
+
+use burn::tensor::Tensor;
+use fulmar_ep::DispatchCounts;
+use rayon::prelude::*;
+
+use super::Routed;
+use super::balance::Balancing;
+use super::router::Routing;
+
+/// Tokens summed at a time; sums are added block by block, so they do not depend on threads.
+const BLOCK: usize = 256;
+
+/// What a layer reports of one micro-batch.
+#[derive(Debug, Clone)]
+pub struct LayerStats<S> {
+    /// The fate of the assignments.
+    pub counts: DispatchCounts,
+    /// What only training asks for: load, diagnostics and what balances the next step.
+    pub training: Option<(RoutingStats, S)>,
+}
+
+impl<S> LayerStats<S> {
+    pub(crate) fn observe<D, B: Balancing<Stats = S>>(
+        routing: &Routing,
+        counts: DispatchCounts,
+        routed: &Routed<'_, D, B>,
+    ) -> Self {
+        let training = routed.balancing.map(|balancing| {
+            let stats = RoutingStats::count(routing, routed.token_valid);
+            (stats, balancing.observe(routing, routed.token_valid))
+        });
+        Self { counts, training }
+    }
+}
+
+/// Sums over the valid tokens of one layer; sums of several micro-batches add.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RoutingStats {
+    /// Valid tokens.
+    pub tokens: u64,
+    /// Valid assignments of each expert [e].
+    pub expert_counts: Vec<u64>,
+    /// Sum over tokens of each expert's share in a softmax of the scores [e].
+    pub probability_sums: Vec<f64>,
+    /// Sum over tokens of logsumexp(scores)^2.
+    pub z_sum: f64,
+}
+
+impl RoutingStats {
+    /// Counts the valid tokens of one micro-batch.
+    pub fn count(routing: &Routing, token_valid: &[bool]) -> Self {
+        let [_, num_experts] = routing.logits.dims();
+        let [_, k] = routing.selected.dims();
+        let logits = routing.logits.clone().inner().into_data();
+        let logits = logits.as_slice::<f32>().expect("router logits are f32");
+        let mut stats = softmax_sums(logits, token_valid, num_experts);
+        let selected: Vec<i32> = routing.selected.clone().into_data().iter::<i32>().collect();
+        for (chosen, _) in selected.chunks(k).zip(token_valid).filter(|(_, valid)| **valid) {
+            for &expert in chosen {
+                stats.expert_counts[expert as usize] += 1;
+            }
+        }
+        stats
+    }
+
+    /// Adds the sums of other tokens.
+    pub fn add(&mut self, other: &Self) {
+        self.tokens += other.tokens;
+        self.z_sum += other.z_sum;
+        for (sum, count) in self.expert_counts.iter_mut().zip(&other.expert_counts) {
+            *sum += count;
+        }
+        for (sum, value) in self.probability_sums.iter_mut().zip(&other.probability_sums) {
+            *sum += value;
+        }
+    }
+
+    /// Entropy in nats of the distribution of assignments over experts; `ln e` is perfect balance.
+    pub fn entropy(&self) -> f64 {
+        let total = self.expert_counts.iter().sum::<u64>() as f64;
+        let shares = self.expert_counts.iter().filter(|count| **count > 0);
+        shares.map(|count| *count as f64 / total).map(|share| -share * share.ln()).sum()
+    }
+
+    /// Mean over tokens of logsumexp(scores)^2; logged, never trained on.
+    pub fn router_z_loss(&self) -> f64 {
+        self.z_sum / self.tokens.max(1) as f64
+    }
+
+    /// `e sum_e (share of assignments) (mean softmax share)`: 1 when balanced; logged only.
+    pub fn load_balancing_loss(&self) -> f64 {
+        let assignments = self.expert_counts.iter().sum::<u64>().max(1) as f64;
+        let tokens = self.tokens.max(1) as f64;
+        let pairs = self.expert_counts.iter().zip(&self.probability_sums);
+        let sum: f64 = pairs.map(|(count, p)| *count as f64 / assignments * p / tokens).sum();
+        self.expert_counts.len() as f64 * sum
+    }
+}
+
+fn softmax_sums(logits: &[f32], token_valid: &[bool], num_experts: usize) -> RoutingStats {
+    let empty = || RoutingStats {
+        tokens: 0,
+        expert_counts: vec![0; num_experts],
+        probability_sums: vec![0.0; num_experts],
+        z_sum: 0.0,
+    };
+    let blocks: Vec<RoutingStats> = logits
+        .par_chunks(BLOCK * num_experts)
+        .zip(token_valid.par_chunks(BLOCK))
+        .map(|(logits, valid)| {
+            let mut sums = empty();
+            let mut shares = vec![0.0; num_experts];
+            for (logits, _) in logits.chunks(num_experts).zip(valid).filter(|(_, valid)| **valid) {
+                add_token(&mut sums, logits, &mut shares);
+            }
+            sums
+        })
+        .collect();
+    let mut total = empty();
+    for block in &blocks {
+        total.add(block);
+    }
+    total
+}
+
+fn add_token(sums: &mut RoutingStats, logits: &[f32], shares: &mut [f32]) {
+    let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    for (share, logit) in shares.iter_mut().zip(logits) {
+        *share = (logit - max).exp();
+    }
+    let total: f32 = shares.iter().sum();
+    for (sum, share) in sums.probability_sums.iter_mut().zip(shares.iter()) {
+        *sum += f64::from(share / total);
+    }
+    let log_sum_exp = f64::from(max + total.ln());
+    sums.z_sum += log_sum_exp * log_sum_exp;
+    sums.tokens += 1;
+}
+
+/// Largest absolute value of a router bias, 0 without one.
+pub fn max_abs(bias: Option<Tensor<1>>) -> f32 {
+    let values = bias.map(|bias| bias.into_data().iter::<f32>().collect::<Vec<_>>());
+    values.unwrap_or_default().into_iter().fold(0.0, |max, value| max.max(value.abs()))
+}

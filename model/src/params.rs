@@ -1,0 +1,56 @@
+//! How many parameters a model has, and how many of them a token uses.
+
+use crate::config::{ConvSite, ModelConfig};
+
+impl ModelConfig {
+    /// Every parameter, router biases included (SPEC section 1).
+    pub fn num_params(&self) -> u64 {
+        let (d, v) = (self.hidden_dim as u64, self.vocab_size as u64);
+        let per_layer = self.attention_params() + self.moe_params() + 2 * self.norm_params();
+        // Embedding and head, each with its norm beside it.
+        2 * (v * d + self.norm_params()) + self.num_layers as u64 * per_layer
+    }
+
+    /// Parameters that take part in one token's forward pass, by the record's rule: projections,
+    /// router, chosen experts, latent projections and shared experts, and nothing else
+    /// (SPEC section 1).
+    pub fn num_active_params(&self) -> u64 {
+        let [d, c, f] = [self.hidden_dim, self.latent_dim, self.intermediate_dim].map(|n| n as u64);
+        let [e, k] = [self.num_experts, self.num_experts_per_token].map(|n| n as u64);
+        let head = self.head_dim as u64;
+        let (q, kv) = (self.num_heads as u64 * head, self.stored_kv_heads() as u64 * head);
+        let shared = self.num_shared_experts as u64 * 3 * d * self.shared_intermediate_dim as u64;
+        let per_layer = 2 * d * q + 2 * d * kv + d * e + k * 3 * c * f + 2 * d * c + shared;
+        self.num_layers as u64 * per_layer
+    }
+
+    fn norm_params(&self) -> u64 {
+        let (d, rank) = (self.hidden_dim as u64, self.gated_norm_rank as u64);
+        d + 2 * d * rank
+    }
+
+    fn attention_params(&self) -> u64 {
+        let (d, head) = (self.hidden_dim as u64, self.head_dim as u64);
+        let (q, kv) = (self.num_heads as u64 * head, self.stored_kv_heads() as u64 * head);
+        let gate = d * self.num_heads as u64;
+        let conv_channels: u64 = [
+            (ConvSite::K, kv),
+            (ConvSite::V, kv),
+            (ConvSite::Attention, d),
+            (ConvSite::Mlp, d),
+        ]
+        .into_iter()
+        .filter_map(|(site, channels)| self.has_conv(site).then_some(channels))
+        .sum();
+        2 * d * q + 2 * d * kv + gate + self.short_conv_taps as u64 * conv_channels
+    }
+
+    fn moe_params(&self) -> u64 {
+        let [d, c, f] = [self.hidden_dim, self.latent_dim, self.intermediate_dim].map(|n| n as u64);
+        let e = self.num_experts as u64;
+        let router = d * e + e;
+        let latent = 2 * d * c + c;
+        let shared = self.num_shared_experts as u64 * 3 * d * self.shared_intermediate_dim as u64;
+        router + latent + e * 3 * c * f + shared
+    }
+}

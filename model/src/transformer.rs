@@ -1,0 +1,195 @@
+//! Embedding, blocks, norm and head.
+
+use burn::module::{Module, Param};
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use fulmar_ep::TokenDispatcher;
+use fulmar_kernels::cross_entropy::{CrossEntropy, TokenLosses, cross_entropy, token_losses};
+
+use crate::block::Block;
+use crate::config::ModelConfig;
+use crate::error::ModelError;
+use crate::init::Initializer;
+use crate::moe::balance::Balancing;
+use crate::moe::router::{Router, SigmoidRouter};
+use crate::moe::{LayerStats, Routed};
+use crate::norm::GatedRmsNorm;
+use crate::role::{Role, RoleTable, Roles, join};
+
+/// A matrix that reads or writes tokens.
+#[derive(Module, Debug)]
+pub struct VocabularyMatrix {
+    /// Embedding [v, d] or head [d, v].
+    pub weight: Param<Tensor<2>>,
+}
+
+/// The whole model (SPEC section 2).
+#[derive(Module, Debug)]
+pub struct Transformer<R: Router = SigmoidRouter> {
+    /// [v, d].
+    pub embedding: VocabularyMatrix,
+    /// After the embedding.
+    pub embedding_norm: GatedRmsNorm,
+    /// The layers.
+    pub layers: Vec<Block<R>>,
+    /// Before the head.
+    pub final_norm: GatedRmsNorm,
+    /// [d, v].
+    pub head: VocabularyMatrix,
+}
+
+/// The rows of one forward pass on this rank.
+#[derive(Debug, Clone)]
+pub struct ModelInput {
+    /// Token ids [b, s].
+    pub tokens: Tensor<2, Int>,
+    /// Which document of its row a position belongs to [b, s].
+    pub segment_ids: Tensor<2, Int>,
+    /// [b s], false for padding.
+    pub token_valid: Vec<bool>,
+}
+
+impl ModelInput {
+    /// From rows laid end to end.
+    ///
+    /// # Panics
+    /// If the three do not have `shape[0] * shape[1]` entries each.
+    pub fn new(
+        tokens: Vec<i32>,
+        segment_ids: Vec<i32>,
+        token_valid: Vec<bool>,
+        shape: [usize; 2],
+        device: &Device,
+    ) -> Self {
+        assert_eq!(token_valid.len(), shape[0] * shape[1], "a validity for each token");
+        Self {
+            tokens: Tensor::from_data(TensorData::new(tokens, shape), device),
+            segment_ids: Tensor::from_data(TensorData::new(segment_ids, shape), device),
+            token_valid,
+        }
+    }
+}
+
+/// What a forward pass returns.
+#[derive(Debug, Clone)]
+pub struct ForwardOutput<S> {
+    /// The head's input [t, d].
+    pub hidden: Tensor<2>,
+    /// One entry a layer.
+    pub layers: Vec<LayerStats<S>>,
+}
+
+impl Transformer<SigmoidRouter> {
+    /// A model with the recipe's router and weights drawn from `seed`.
+    ///
+    /// # Errors
+    /// If the configuration breaks a rule.
+    pub fn new(config: &ModelConfig, seed: u64, device: &Device) -> Result<Self, ModelError> {
+        Self::with_router(config, seed, device, SigmoidRouter::new)
+    }
+}
+
+impl<R: Router> Transformer<R> {
+    /// A model whose router for each layer is made by `router`.
+    ///
+    /// # Errors
+    /// If the configuration breaks a rule.
+    pub fn with_router(
+        config: &ModelConfig,
+        seed: u64,
+        device: &Device,
+        router: impl Fn(&ModelConfig, &Initializer) -> R,
+    ) -> Result<Self, ModelError> {
+        config.validate()?;
+        let init = Initializer::new(seed, config.initial_std(), device);
+        let (v, d) = (config.vocab_size, config.hidden_dim);
+        let layers = (0..config.num_layers).map(|layer| {
+            let init = init.scope("layers").scope(layer);
+            let router = router(config, &init.scope("moe").scope("router"));
+            Block::with_router(config, layer, router, &init)
+        });
+        Ok(Self {
+            embedding: VocabularyMatrix {
+                weight: init.scope("embedding").matrix("weight", [v, d]),
+            },
+            embedding_norm: GatedRmsNorm::new(config, &init.scope("embedding_norm")),
+            layers: layers.collect(),
+            final_norm: GatedRmsNorm::new(config, &init.scope("final_norm")),
+            head: VocabularyMatrix { weight: init.scope("head").matrix("weight", [d, v]) },
+        })
+    }
+
+    /// The head's input for every token, and what each layer's routing did.
+    ///
+    /// # Errors
+    /// [`ModelError::Dispatch`] naming the layer whose exchange failed.
+    pub fn forward<D: TokenDispatcher, B: Balancing>(
+        &self,
+        input: &ModelInput,
+        dispatcher: &D,
+        balancing: Option<&B>,
+    ) -> Result<ForwardOutput<B::Stats>, ModelError> {
+        let [b, s] = input.tokens.dims();
+        let routed = Routed { dispatcher, balancing, token_valid: &input.token_valid };
+        let mut x = self.embed(&input.tokens);
+        let mut stats = Vec::with_capacity(self.layers.len());
+        for (layer, block) in self.layers.iter().enumerate() {
+            let (out, layer_stats) = block
+                .forward(x, &input.segment_ids, &routed)
+                .map_err(|source| ModelError::Dispatch { layer, source })?;
+            x = out;
+            stats.push(layer_stats);
+        }
+        let d = x.dims()[2];
+        let hidden = self.final_norm.forward(x.reshape([b * s, d]));
+        Ok(ForwardOutput { hidden, layers: stats })
+    }
+
+    /// Scores [t, v] of `hidden` [t, d]; training never holds them, see [`loss`](Self::loss).
+    pub fn logits(&self, hidden: Tensor<2>) -> Tensor<2> {
+        hidden.matmul(self.head.weight.val())
+    }
+
+    /// Summed cross-entropy and z-loss of `hidden` [t, d] for `targets` [t] with `weight` [t].
+    pub fn loss(
+        &self,
+        hidden: Tensor<2>,
+        targets: Tensor<1, Int>,
+        weight: Tensor<1>,
+        z_loss: f64,
+    ) -> CrossEntropy {
+        cross_entropy(hidden, self.head.weight.val(), targets, weight, z_loss)
+    }
+
+    /// Nats of every target [t], for evaluation.
+    pub fn token_losses(&self, hidden: Tensor<2>, targets: Tensor<1, Int>) -> TokenLosses {
+        token_losses(hidden, self.head.weight.val(), targets)
+    }
+
+    /// The same model with each layer's pending balance as its router's bias.
+    #[must_use]
+    pub fn with_pending<B: Balancing>(mut self, balancing: &B, pending: &[Vec<f32>]) -> Self {
+        for (block, pending) in self.layers.iter_mut().zip(pending) {
+            let device = block.moe.latent.gain.val().inner().device();
+            let bias = Tensor::<1>::from_data(TensorData::from(&balancing.bias(pending)[..]), &device);
+            block.moe.router = block.moe.router.clone().with_bias(bias);
+        }
+        self
+    }
+
+    fn embed(&self, tokens: &Tensor<2, Int>) -> Tensor<3> {
+        let [b, s] = tokens.dims();
+        let rows = self.embedding.weight.val().select(0, tokens.clone().reshape([b * s]));
+        let d = rows.dims()[1];
+        self.embedding_norm.forward(rows).reshape([b, s, d])
+    }
+}
+
+impl<R: Router + Roles> Roles for Transformer<R> {
+    fn declare_roles(&self, path: &str, table: &mut RoleTable) {
+        table.declare(&join(path, "embedding"), "weight", Role::Embedding);
+        self.embedding_norm.declare_roles(&join(path, "embedding_norm"), table);
+        self.layers.declare_roles(&join(path, "layers"), table);
+        self.final_norm.declare_roles(&join(path, "final_norm"), table);
+        table.declare(&join(path, "head"), "weight", Role::Head);
+    }
+}

@@ -1,0 +1,129 @@
+//! Parameters by path: out of a model as data, and into one.
+
+use std::collections::BTreeMap;
+
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
+use burn::tensor::{Tensor, TensorData};
+
+use crate::error::ModelError;
+
+/// Shape of every parameter by path, in the order of the paths.
+pub fn shapes<M: Module>(model: &M) -> BTreeMap<String, Vec<usize>> {
+    let mut found = BTreeMap::new();
+    visit(model, |path, param| {
+        found.insert(path.to_owned(), param.shape);
+    });
+    found
+}
+
+/// The values of one parameter while [`visit`] is at it.
+pub struct ParamData<'a> {
+    /// The parameter's shape.
+    pub shape: Vec<usize>,
+    read: &'a dyn Fn() -> TensorData,
+}
+
+impl ParamData<'_> {
+    /// Copies the values to the host.
+    pub fn read(&self) -> TensorData {
+        (self.read)()
+    }
+}
+
+/// Calls `each` for every parameter, in the order of declaration.
+pub fn visit<M: Module>(model: &M, each: impl FnMut(&str, ParamData<'_>)) {
+    model.visit(&mut Visitor { path: Vec::new(), each });
+}
+
+/// The values of every parameter by path.
+pub fn export<M: Module>(model: &M) -> BTreeMap<String, TensorData> {
+    let mut values = BTreeMap::new();
+    visit(model, |path, param| {
+        values.insert(path.to_owned(), param.read());
+    });
+    values
+}
+
+/// The model with the values that `source` gives for each path.
+///
+/// # Errors
+/// The first path, in the order of declaration, that `source` lacks or has in another shape.
+pub fn import<M: Module>(
+    model: M,
+    source: impl FnMut(&str) -> Option<TensorData>,
+) -> Result<M, ModelError> {
+    let mut importer = Importer { path: Vec::new(), source, error: None };
+    let model = model.map(&mut importer);
+    match importer.error {
+        Some(error) => Err(error),
+        None => Ok(model),
+    }
+}
+
+struct Visitor<F> {
+    path: Vec<String>,
+    each: F,
+}
+
+impl<F: FnMut(&str, ParamData<'_>)> ModuleVisitor for Visitor<F> {
+    fn enter_module(&mut self, name: &str, _: &str) {
+        self.path.push(name.to_owned());
+    }
+
+    fn exit_module(&mut self, _: &str, _: &str) {
+        self.path.pop();
+    }
+
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let shape = param.val().dims().to_vec();
+        let read = || param.val().inner().into_data();
+        (self.each)(&self.path.join("."), ParamData { shape, read: &read });
+    }
+}
+
+struct Importer<F> {
+    path: Vec<String>,
+    source: F,
+    error: Option<ModelError>,
+}
+
+impl<F: FnMut(&str) -> Option<TensorData>> ModuleMapper for Importer<F> {
+    fn enter_module(&mut self, name: &str, _: &str) {
+        self.path.push(name.to_owned());
+    }
+
+    fn exit_module(&mut self, _: &str, _: &str) {
+        self.path.pop();
+    }
+
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        if self.error.is_some() {
+            return param;
+        }
+        let path = self.path.join(".");
+        let (id, old, mapper) = param.consume();
+        let needed = old.dims().to_vec();
+        let value = match (self.source)(&path) {
+            None => Err(ModelError::MissingWeight { path, needed }),
+            Some(data) if data.shape().to_vec() != needed => {
+                Err(ModelError::WeightShape { path, found: data.shape().to_vec(), needed })
+            }
+            Some(data) => Ok(replace(&old, data)),
+        };
+        let value = value.unwrap_or_else(|error| {
+            self.error = Some(error);
+            old
+        });
+        Param::from_mapped_value(id, value, mapper)
+    }
+}
+
+/// A tensor like `old` with other values; Burn would take the data's dtype without a word.
+fn replace<const D: usize>(old: &Tensor<D>, data: TensorData) -> Tensor<D> {
+    let device = old.clone().inner().device();
+    let value = Tensor::<D>::from_data(data.convert_dtype(old.dtype()), &device);
+    if !old.is_autodiff() {
+        return value;
+    }
+    Tensor::from_inner(value).set_require_grad(old.is_require_grad())
+}

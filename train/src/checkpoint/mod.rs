@@ -1,0 +1,42 @@
+//! Saved states: a folder a step, the manifest last.
+//!
+//! ```text
+//! checkpoints/step-00000040/
+//!   weights.safetensors     every parameter but the expert stacks, by path
+//!   experts.safetensors     slices of expert stacks, `<path>@<first>..<end>` by global expert index
+//!   optimizer.safetensors   `<path>.momentum`, `<path>.m`, `<path>.v`, expert stacks in slices too
+//!   balance.safetensors     pending balance of each layer
+//!   recipe.toml             the run, every default written out
+//!   manifest.json           sizes and checksums of the others; a folder without it is no checkpoint
+//! ```
+
+pub mod load;
+pub mod manifest;
+pub mod save;
+pub mod slices;
+
+pub use load::{Found, newest};
+pub use manifest::Manifest;
+pub use save::save;
+
+use std::path::{Path, PathBuf};
+
+/// Version of everything in a checkpoint's folder.
+pub const FORMAT_VERSION: u32 = 1;
+
+pub(crate) const WEIGHTS: &str = "weights.safetensors";
+pub(crate) const EXPERTS: &str = "experts.safetensors";
+pub(crate) const OPTIMIZER: &str = "optimizer.safetensors";
+pub(crate) const BALANCE: &str = "balance.safetensors";
+pub(crate) const RECIPE: &str = "recipe.toml";
+pub(crate) const MANIFEST: &str = "manifest.json";
+
+/// The folder of a run's checkpoints.
+pub fn folder(run: &Path) -> PathBuf {
+    run.join("checkpoints")
+}
+
+/// The folder of the state after `step` updates.
+pub fn step_folder(run: &Path, step: u64) -> PathBuf {
+    folder(run).join(format!("step-{step:08}"))
+}

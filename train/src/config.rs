@@ -1,0 +1,275 @@
+//! A run as one typed value.
+
+use std::path::PathBuf;
+
+use fulmar_data::{DEFAULT_BLOCK_ROWS, DocumentMarks, Stage};
+use fulmar_model::ModelConfig;
+use serde::{Deserialize, Serialize};
+
+use crate::error::TrainError;
+use crate::optim::{OptimizerConfig, Peaks, Schedule};
+
+/// Everything that decides what a run computes, and where it leaves its traces.
+///
+/// Saved resolved as `recipe.toml` in the run's folder.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunConfig {
+    /// Name of the run, the default folder under `runs/`.
+    pub name: String,
+    /// Seed of initial weights and of the order of rows.
+    #[serde(default)]
+    pub seed: u64,
+    /// The model. `preset = "..."` in a recipe fills in what is not given.
+    pub model: ModelConfig,
+    /// Rows of a step.
+    pub batch: BatchConfig,
+    /// The learning rate over the run.
+    pub schedule: Schedule,
+    /// The update rules.
+    #[serde(default)]
+    pub optimizer: OptimizerConfig,
+    /// What is read.
+    #[serde(default)]
+    pub data: DataConfig,
+    /// How ranks share the work.
+    #[serde(default)]
+    pub parallel: ParallelConfig,
+    /// When and how the held-out text is evaluated.
+    #[serde(default)]
+    pub evaluation: EvaluationConfig,
+    /// When state is saved.
+    #[serde(default)]
+    pub checkpoint: CheckpointConfig,
+    /// What is reported.
+    #[serde(default)]
+    pub log: LogConfig,
+    /// What happens when a step is not finite.
+    #[serde(default)]
+    pub guard: GuardConfig,
+}
+
+/// Rows of a step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BatchConfig {
+    /// Rows of the global batch; each has `model.max_seq_len` tokens.
+    pub rows: u64,
+    /// Rows of one forward pass; must divide `rows`. All of them when absent.
+    #[serde(default)]
+    pub micro_rows: Option<u64>,
+}
+
+impl BatchConfig {
+    /// Rows of one forward pass.
+    pub fn micro_rows(&self) -> u64 {
+        self.micro_rows.unwrap_or(self.rows)
+    }
+}
+
+/// What is read (SPEC section 5). Without sources, the corpus that ships with the project.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DataConfig {
+    /// JSON-lines files, plain or zstd, to train on.
+    pub sources: Vec<PathBuf>,
+    /// JSON-lines files to evaluate on.
+    pub heldout: Vec<PathBuf>,
+    /// A store made before; instead of `sources`.
+    pub store: Option<PathBuf>,
+    /// A store of held-out text made before; instead of `heldout`.
+    pub heldout_store: Option<PathBuf>,
+    /// A `tokenizer.json`; the one of the shipped corpus when absent.
+    pub tokenizer: Option<PathBuf>,
+    /// Marks around each document.
+    pub marks: DocumentMarks,
+    /// Where stores are cached.
+    pub cache: PathBuf,
+    /// Rows within which the mixture is exact.
+    pub block_rows: u64,
+    /// Weights of cells by block; by their tokens when absent.
+    pub stages: Option<Vec<Stage>>,
+}
+
+impl Default for DataConfig {
+    fn default() -> Self {
+        Self {
+            sources: Vec::new(),
+            heldout: Vec::new(),
+            store: None,
+            heldout_store: None,
+            tokenizer: None,
+            marks: DocumentMarks::default(),
+            cache: PathBuf::from("runs/cache"),
+            block_rows: DEFAULT_BLOCK_ROWS,
+            stages: None,
+        }
+    }
+}
+
+/// How bytes travel between shards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Transport {
+    /// Every expert on one shard; nothing travels.
+    Local,
+}
+
+/// How ranks share the work.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ParallelConfig {
+    /// Copies of the model that share the batch.
+    pub replicas: u64,
+    /// Shards that share the experts of a replica.
+    pub shards: u64,
+    /// Neighbouring ranks that share a row.
+    pub context: u64,
+    /// How rows reach experts on other shards.
+    pub transport: Transport,
+}
+
+impl Default for ParallelConfig {
+    fn default() -> Self {
+        Self { replicas: 1, shards: 1, context: 1, transport: Transport::Local }
+    }
+}
+
+/// When and how the held-out text is evaluated.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EvaluationConfig {
+    /// Steps between evaluations; 0 for one at the end alone.
+    pub every: u64,
+    /// Rows of one forward pass.
+    pub batch_rows: usize,
+    /// Held-out rows taken in evaluations before the last one; 0 for all.
+    pub max_rows: usize,
+    /// Whether a token bigram of the same training rows is evaluated beside the model.
+    pub bigram: bool,
+}
+
+impl Default for EvaluationConfig {
+    fn default() -> Self {
+        Self { every: 0, batch_rows: 8, max_rows: 0, bigram: true }
+    }
+}
+
+/// When state is saved.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CheckpointConfig {
+    /// Steps between saves; 0 for one at the end alone. A run that stops always saves.
+    pub every: u64,
+    /// Whether anything is saved.
+    pub enabled: bool,
+}
+
+impl Default for CheckpointConfig {
+    fn default() -> Self {
+        Self { every: 0, enabled: true }
+    }
+}
+
+/// What is reported.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LogConfig {
+    /// Steps between lines on a console that is no terminal.
+    pub every: u64,
+    /// Whether metrics of single layers are logged.
+    pub per_layer: bool,
+}
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        Self { every: 10, per_layer: true }
+    }
+}
+
+/// What happens when the loss or the gradient norm of a step is not finite.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct GuardConfig {
+    /// Steps that may be skipped in a run before it stops.
+    pub max_skipped_steps: u64,
+}
+
+impl Default for GuardConfig {
+    fn default() -> Self {
+        Self { max_skipped_steps: 3 }
+    }
+}
+
+impl RunConfig {
+    /// Tokens of a step.
+    pub fn tokens_per_step(&self) -> u64 {
+        self.batch.rows * self.model.max_seq_len as u64
+    }
+
+    /// Tokens of the whole run.
+    pub fn total_tokens(&self) -> u64 {
+        self.tokens_per_step() * self.schedule.steps
+    }
+
+    /// Peak rates and constants of the optimizer.
+    pub fn peaks(&self) -> Peaks {
+        let (tokens, per_step) = (self.total_tokens(), self.tokens_per_step());
+        Peaks::new(&self.optimizer, tokens, self.model.hidden_dim, per_step)
+    }
+
+    /// A digest of every field, in hexadecimal.
+    pub fn digest(&self) -> String {
+        let text = serde_json::to_string(self).expect("a config of plain values");
+        blake3::hash(text.as_bytes()).to_hex().to_string()
+    }
+
+    /// Checks every part and every rule that spans parts, before anything is allocated.
+    ///
+    /// # Errors
+    /// The first broken rule, naming field, value and rule.
+    pub fn validate(&self) -> Result<(), TrainError> {
+        self.model.validate()?;
+        self.schedule.validate()?;
+        self.optimizer.validate()?;
+        self.batch_divides()?;
+        self.one_rank()?;
+        if self.name.is_empty() || self.name.contains(['/', '\\']) {
+            return Err(TrainError::config("name", format!("{:?}", self.name), "a file name"));
+        }
+        if self.evaluation.batch_rows == 0 {
+            return Err(TrainError::config("evaluation.batch_rows", 0, "at least 1"));
+        }
+        if self.log.every == 0 {
+            return Err(TrainError::config("log.every", 0, "at least 1"));
+        }
+        if self.data.store.is_some() && !self.data.sources.is_empty() {
+            return Err(TrainError::config("data.store", "given beside `data.sources`", "one of them"));
+        }
+        Ok(())
+    }
+
+    fn batch_divides(&self) -> Result<(), TrainError> {
+        let (rows, micro) = (self.batch.rows, self.batch.micro_rows());
+        if rows == 0 {
+            return Err(TrainError::config("batch.rows", rows, "at least 1"));
+        }
+        if micro == 0 || !rows.is_multiple_of(micro) {
+            let rule = format!("a divisor of `batch.rows` = {rows}");
+            return Err(TrainError::config("batch.micro_rows", micro, rule));
+        }
+        Ok(())
+    }
+
+    fn one_rank(&self) -> Result<(), TrainError> {
+        let ParallelConfig { replicas, shards, context, .. } = self.parallel;
+        let axes = [("replicas", replicas), ("shards", shards), ("context", context)];
+        for (axis, size) in axes {
+            if size != 1 {
+                let rule = "1: the `local` transport runs on one rank";
+                return Err(TrainError::config(format!("parallel.{axis}"), size, rule));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,129 @@
+use std::path::{Path, PathBuf};
+
+use fulmar_model::Role;
+use thiserror::Error;
+
+/// What can stop a run.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum TrainError {
+    /// A recipe or override that cannot be read.
+    #[error("{origin}, field `{field}`: {problem}")]
+    Recipe {
+        /// The recipe's path, or the override.
+        origin: String,
+        /// Path of the field within the recipe.
+        field: String,
+        /// What is wrong, and the nearest known name where one is near.
+        problem: String,
+    },
+    /// A value that breaks a rule.
+    #[error("field `{field}` is {found}, needed {rule}")]
+    Config {
+        /// Path of the field within the recipe.
+        field: String,
+        /// Its value.
+        found: String,
+        /// The rule.
+        rule: String,
+    },
+    /// A model configuration, weight or forward pass.
+    #[error(transparent)]
+    Model(#[from] fulmar_model::ModelError),
+    /// Corpus, tokenizer, store or mixture.
+    #[error(transparent)]
+    Data(#[from] fulmar_data::DataError),
+    /// Evaluation.
+    #[error(transparent)]
+    Eval(#[from] fulmar_eval::EvalError),
+    /// A parameter without a role or a role without a parameter.
+    #[error("`{path}` has no {missing}; every trained parameter needs exactly one role")]
+    Role {
+        /// Path of the parameter.
+        path: String,
+        /// What is missing: `role` or `parameter`.
+        missing: &'static str,
+    },
+    /// A role whose rule cannot apply to the parameter's shape.
+    #[error("`{path}` has role {role:?} and shape {shape:?}, needed a matrix or a stack of them")]
+    RoleShape {
+        /// Path of the parameter.
+        path: String,
+        /// Its role.
+        role: Role,
+        /// Its shape.
+        shape: Vec<usize>,
+    },
+    /// A trained parameter that the loss does not depend on.
+    #[error("`{path}` got no gradient; the loss must depend on every trained parameter")]
+    MissingGradient {
+        /// Path of the parameter.
+        path: String,
+    },
+    /// Optimizer state that a checkpoint lacks.
+    #[error("optimizer state `{name}` is missing from the checkpoint")]
+    MissingState {
+        /// `<path>.<moment>`.
+        name: String,
+    },
+    /// Loss or gradient norm that is not finite.
+    #[error(
+        "step {step} is not finite (loss {loss}, gradient norm {grad_norm}); batch digest \
+         {digest:016x}, nothing was updated"
+    )]
+    NotFinite {
+        /// Completed updates before it.
+        step: u64,
+        /// The loss.
+        loss: f64,
+        /// The gradient norm.
+        grad_norm: f64,
+        /// Digest of the batch.
+        digest: u64,
+    },
+    /// A checkpoint that cannot be used.
+    #[error("checkpoint {path}: {problem}")]
+    Checkpoint {
+        /// The checkpoint's folder or file.
+        path: PathBuf,
+        /// What was found and what is needed.
+        problem: String,
+    },
+    /// A device that this build or machine does not have.
+    #[error("device `{device}`: {problem}")]
+    Device {
+        /// The device asked for.
+        device: String,
+        /// What is missing and what to do.
+        problem: String,
+    },
+    /// A file that cannot be read or written.
+    #[error("could not {doing} {path}: {source}")]
+    Io {
+        /// What we were doing.
+        doing: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+}
+
+impl TrainError {
+    pub(crate) fn config(
+        field: impl Into<String>,
+        found: impl ToString,
+        rule: impl Into<String>,
+    ) -> Self {
+        Self::Config { field: field.into(), found: found.to_string(), rule: rule.into() }
+    }
+
+    pub(crate) fn io(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io { doing, path, source }
+    }
+
+    pub(crate) fn checkpoint(path: &Path, problem: impl Into<String>) -> Self {
+        Self::Checkpoint { path: path.to_owned(), problem: problem.into() }
+    }
+}

@@ -1,0 +1,312 @@
+//! One update of every parameter.
+
+use std::collections::BTreeMap;
+
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
+use burn::tensor::{Tensor, TensorData};
+use fulmar_kernels::adam::{AdamOptions, adam_step, adamh_step};
+use fulmar_kernels::muonh::{MuonHNorm, MuonHOptions, muonh_step};
+use fulmar_kernels::newton_schulz::Precision;
+use fulmar_model::Role;
+
+use super::rule::{OptimizerTable, Rule};
+use super::{MuonHNormKind, NewtonSchulzKind, OptimizerConfig, Peaks};
+use crate::error::TrainError;
+
+/// Gradients of a step by path, flat, outside every graph.
+#[derive(Debug, Default)]
+pub struct Gradients(BTreeMap<String, Tensor<1>>);
+
+impl Gradients {
+    /// Takes the gradient of every trained parameter of `model` and adds it to those held.
+    pub fn add<M: Module>(&mut self, model: &M, mut grads: burn::tensor::Gradients) {
+        model.visit(&mut Collector { path: Vec::new(), grads: &mut grads, sums: &mut self.0 });
+    }
+
+    /// Euclidean norm over all entries; not finite if any entry is not.
+    pub fn norm(&self) -> f64 {
+        let square = |g: &Tensor<1>| (g.clone() * g.clone()).sum().into_scalar::<f32>();
+        self.0.values().map(|g| f64::from(square(g))).sum::<f64>().sqrt()
+    }
+
+    /// The gradient at `path`, flat.
+    pub fn get(&self, path: &str) -> Option<&Tensor<1>> {
+        self.0.get(path)
+    }
+}
+
+struct Collector<'a> {
+    path: Vec<String>,
+    grads: &'a mut burn::tensor::Gradients,
+    sums: &'a mut BTreeMap<String, Tensor<1>>,
+}
+
+impl ModuleVisitor for Collector<'_> {
+    fn enter_module(&mut self, name: &str, _: &str) {
+        self.path.push(name.to_owned());
+    }
+
+    fn exit_module(&mut self, _: &str, _: &str) {
+        self.path.pop();
+    }
+
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let Some(grad) = param.val().grad_remove(self.grads) else { return };
+        let grad = grad.flatten::<1>(0, D - 1);
+        let path = self.path.join(".");
+        let sum = match self.sums.remove(&path) {
+            Some(sum) => sum + grad,
+            None => grad,
+        };
+        self.sums.insert(path, sum);
+    }
+}
+
+/// What one update multiplies directions with.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StepRates {
+    /// Rate of Adam.
+    pub adam: f64,
+    /// Rate of MuonH and AdamH.
+    pub muonh: f64,
+    /// Decay of head gates and router weights.
+    pub gate_router_decay: f64,
+}
+
+/// The optimizer's table, constants and state.
+#[derive(Debug)]
+pub struct Optimizer {
+    table: OptimizerTable,
+    config: OptimizerConfig,
+    peaks: Peaks,
+    /// Updates done; bias corrections of the next use one more.
+    updates: u64,
+    /// Moments by path, flat.
+    moments: BTreeMap<String, Moments>,
+}
+
+#[derive(Debug, Clone)]
+enum Moments {
+    Momentum(Tensor<1>),
+    Adam { m: Tensor<1>, v: Tensor<1> },
+}
+
+impl Optimizer {
+    /// An optimizer whose moments are zero.
+    pub fn new(table: OptimizerTable, config: OptimizerConfig, peaks: Peaks) -> Self {
+        Self { table, config, peaks, updates: 0, moments: BTreeMap::new() }
+    }
+
+    /// The table of parameters.
+    pub fn table(&self) -> &OptimizerTable {
+        &self.table
+    }
+
+    /// Peak rates and constants.
+    pub fn peaks(&self) -> &Peaks {
+        &self.peaks
+    }
+
+    /// Rates of an update whose schedule stands at `factor` of the peak, `progress` of the run
+    /// being done.
+    pub fn rates(&self, factor: f64, progress: f64) -> StepRates {
+        StepRates {
+            adam: self.peaks.lr_adam * factor,
+            muonh: self.peaks.lr_muonh * factor,
+            gate_router_decay: self.config.gate_router_decay * (1.0 - progress).max(0.0),
+        }
+    }
+
+    /// The model after one update.
+    ///
+    /// # Errors
+    /// [`TrainError::MissingGradient`] for a trained parameter that the loss does not reach; the
+    /// model is lost then, as after any other error of our own making.
+    pub fn step<M: Module>(
+        &mut self,
+        model: M,
+        gradients: Gradients,
+        rates: StepRates,
+    ) -> Result<M, TrainError> {
+        let reached = |path: &&String| gradients.0.contains_key(*path);
+        let trained = self.table.iter().filter(|(_, entry)| entry.rule != Rule::Fixed);
+        if let Some(path) = trained.map(|(path, _)| path).find(|path| !reached(path)) {
+            return Err(TrainError::MissingGradient { path: path.clone() });
+        }
+        self.updates += 1;
+        Ok(model.map(&mut Updater { optimizer: self, gradients: gradients.0, rates, path: Vec::new() }))
+    }
+
+    /// State by name: `<path>.momentum`, `<path>.m`, `<path>.v`, in the shape of the parameter.
+    pub fn export(&self) -> BTreeMap<String, TensorData> {
+        let mut state = BTreeMap::new();
+        for (path, moments) in &self.moments {
+            let parts: Vec<(&str, &Tensor<1>)> = match moments {
+                Moments::Momentum(momentum) => vec![("momentum", momentum)],
+                Moments::Adam { m, v } => vec![("m", m), ("v", v)],
+            };
+            let shape = self.table.get(path).map_or_else(Vec::new, |entry| entry.shape.clone());
+            for (name, tensor) in parts {
+                let data = tensor.clone().into_data();
+                state.insert(format!("{path}.{name}"), reshaped(data, &shape));
+            }
+        }
+        state
+    }
+
+    /// Replaces the state with what [`export`](Self::export) gave after `updates` updates.
+    ///
+    /// # Errors
+    /// [`TrainError::MissingState`] for a trained parameter that `source` has no state for.
+    pub fn import(
+        &mut self,
+        updates: u64,
+        device: &burn::tensor::Device,
+        mut source: impl FnMut(&str) -> Option<TensorData>,
+    ) -> Result<(), TrainError> {
+        let mut load = |name: String| match source(&name) {
+            Some(data) => {
+                let len = data.num_elements();
+                Ok(Tensor::<1>::from_data(reshaped(data, &[len]), device))
+            }
+            None => Err(TrainError::MissingState { name }),
+        };
+        let mut moments = BTreeMap::new();
+        for (path, entry) in self.table.iter() {
+            let loaded = match entry.rule {
+                Rule::Fixed => continue,
+                Rule::MuonH => Moments::Momentum(load(format!("{path}.momentum"))?),
+                Rule::Adam | Rule::AdamH => {
+                    Moments::Adam { m: load(format!("{path}.m"))?, v: load(format!("{path}.v"))? }
+                }
+            };
+            moments.insert(path.clone(), loaded);
+        }
+        self.moments = moments;
+        self.updates = updates;
+        Ok(())
+    }
+
+    fn muonh_options(&self, rates: StepRates) -> MuonHOptions {
+        MuonHOptions {
+            lr: rates.muonh,
+            momentum: self.config.momentum,
+            precision: match self.config.newton_schulz {
+                NewtonSchulzKind::F32 => Precision::F32,
+                NewtonSchulzKind::Bf16 => Precision::Bf16,
+            },
+            norm: match self.config.muonh_norm {
+                MuonHNormKind::PerExpert => MuonHNorm::PerMatrix,
+                MuonHNormKind::Joint => MuonHNorm::Joint,
+            },
+        }
+    }
+
+    fn adam_options(&self, lr: f64, weight_decay: f64) -> AdamOptions {
+        AdamOptions {
+            lr,
+            beta1: self.config.beta1,
+            beta2: self.peaks.beta2,
+            eps: self.peaks.epsilon,
+            step: self.updates,
+            weight_decay,
+        }
+    }
+}
+
+struct Updater<'a> {
+    optimizer: &'a mut Optimizer,
+    gradients: BTreeMap<String, Tensor<1>>,
+    rates: StepRates,
+    path: Vec<String>,
+}
+
+impl Updater<'_> {
+    /// Moments leave the map while they are updated, so that buffers are owned once and the
+    /// kernels can write in place.
+    fn update(&mut self, path: &str, weight: Tensor<1>, gradient: Tensor<1>) -> Tensor<1> {
+        let entry = self.optimizer.table.get(path).expect("step checked the table").clone();
+        let zeros = || Tensor::zeros_like(&weight);
+        let moments = self.optimizer.moments.remove(path);
+        let (weight, moments) = match (entry.rule, moments) {
+            (Rule::MuonH, moments) => {
+                let momentum = match moments {
+                    Some(Moments::Momentum(momentum)) => momentum,
+                    _ => zeros(),
+                };
+                self.muonh(&entry.shape, weight, gradient, momentum)
+            }
+            (rule, moments) => {
+                let (m, v) = match moments {
+                    Some(Moments::Adam { m, v }) => (m, v),
+                    _ => (zeros(), zeros()),
+                };
+                let (step, options) = self.adam_rule(rule, entry.role);
+                let (weight, m, v) = step(weight, gradient, m, v, &options);
+                (weight, Moments::Adam { m, v })
+            }
+        };
+        self.optimizer.moments.insert(path.to_owned(), moments);
+        weight
+    }
+
+    fn muonh(
+        &self,
+        shape: &[usize],
+        weight: Tensor<1>,
+        gradient: Tensor<1>,
+        momentum: Tensor<1>,
+    ) -> (Tensor<1>, Moments) {
+        let (rows, columns) = (shape[shape.len() - 2], shape[shape.len() - 1]);
+        let stack = [shape.iter().product::<usize>() / (rows * columns), rows, columns];
+        let options = self.optimizer.muonh_options(self.rates);
+        let [weight, gradient, momentum] =
+            [weight, gradient, momentum].map(|tensor| tensor.reshape(stack));
+        let (weight, momentum) = muonh_step(weight, gradient, momentum, &options);
+        (weight.flatten(0, 2), Moments::Momentum(momentum.flatten(0, 2)))
+    }
+
+    fn adam_rule(&self, rule: Rule, role: Role) -> (AdamStep, AdamOptions) {
+        if rule == Rule::AdamH {
+            return (adamh_step, self.optimizer.adam_options(self.rates.muonh, 0.0));
+        }
+        let decay = match role {
+            Role::HeadGate | Role::Router => self.rates.gate_router_decay,
+            _ => 0.0,
+        };
+        (adam_step, self.optimizer.adam_options(self.rates.adam, decay))
+    }
+}
+
+type AdamStep = fn(
+    Tensor<1>,
+    Tensor<1>,
+    Tensor<1>,
+    Tensor<1>,
+    &AdamOptions,
+) -> (Tensor<1>, Tensor<1>, Tensor<1>);
+
+impl ModuleMapper for Updater<'_> {
+    fn enter_module(&mut self, name: &str, _: &str) {
+        self.path.push(name.to_owned());
+    }
+
+    fn exit_module(&mut self, _: &str, _: &str) {
+        self.path.pop();
+    }
+
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let path = self.path.join(".");
+        let Some(gradient) = self.gradients.remove(&path) else { return param };
+        let (id, weight, mapper) = param.consume();
+        let dims = weight.dims();
+        let weight = weight.inner().flatten::<1>(0, D - 1);
+        let updated = self.update(&path, weight, gradient).reshape(dims);
+        Param::from_mapped_value(id, Tensor::from_inner(updated).require_grad(), mapper)
+    }
+}
+
+fn reshaped(data: TensorData, shape: &[usize]) -> TensorData {
+    let (bytes, _, dtype) = data.into_parts();
+    TensorData::from_bytes(bytes, shape, dtype)
+}

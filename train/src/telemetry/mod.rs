@@ -1,0 +1,11 @@
+//! What a run says about itself: metrics as JSON lines, progress on the console.
+
+pub mod console;
+pub mod jsonl;
+pub mod names;
+
+pub use console::Console;
+pub use jsonl::MetricLog;
+
+/// Metrics of one step, in the order they are written.
+pub type Metrics = serde_json::Map<String, serde_json::Value>;

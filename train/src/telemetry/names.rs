@@ -1,0 +1,69 @@
+//! Every metric by its name in the public run's telemetry (SPEC section 9).
+
+use fulmar_ep::DispatchCounts;
+use serde_json::Value;
+
+use super::Metrics;
+use crate::optim::StepRates;
+use crate::step::StepReport;
+
+/// Completed updates, the key of every line.
+pub const STEP: &str = "step";
+/// Which start of the run wrote the line, from 1.
+pub const ATTEMPT: &str = "attempt";
+/// Cross-entropy plus weighted z-loss, in nats.
+pub const LOSS: &str = "train/loss";
+/// Tokens a second, of the whole step.
+pub const TOKENS_PER_SECOND: &str = "throughput/tokens_per_second";
+/// Seconds of a step.
+pub const DURATION: &str = "throughput/duration";
+
+/// The metrics of a step that are not times: the same for the same seed.
+pub fn of_step(report: &StepReport, rates: StepRates, per_layer: bool) -> Metrics {
+    let mut metrics = Metrics::new();
+    let mut put = |name: &str, value: f64| {
+        metrics.insert(name.to_owned(), number(value));
+    };
+    put(LOSS, report.loss);
+    put("train/cross_entropy_loss", report.cross_entropy);
+    put("train/z_loss", report.z);
+    put("grad/norm/total", report.grad_norm);
+    put("optim/learning_rate", rates.muonh);
+    put("optim/adam_learning_rate", rates.adam);
+    put("train/router/bias_min", f64::from(report.bias_range.0));
+    put("train/router/bias_max", f64::from(report.bias_range.1));
+    let mean = |of: &dyn Fn(&crate::step::LayerReport) -> f64| {
+        report.layers.iter().map(of).sum::<f64>() / report.layers.len() as f64
+    };
+    put("train/router/routing_entropy_mean", mean(&|layer| layer.routing.entropy()));
+    put("train/router/load_balancing_loss", mean(&|layer| layer.routing.load_balancing_loss()));
+    put("train/router/router_z_loss", mean(&|layer| layer.routing.router_z_loss()));
+    if per_layer {
+        for (index, layer) in report.layers.iter().enumerate() {
+            let name = |metric| format!("train/router/layer_{index}/{metric}");
+            put(&name("routing_entropy"), layer.routing.entropy());
+            put(&name("load_balancing_loss"), layer.routing.load_balancing_loss());
+            put(&name("router_z_loss"), layer.routing.router_z_loss());
+        }
+    }
+    let mut counts = DispatchCounts::default();
+    report.layers.iter().for_each(|layer| counts += layer.counts);
+    put("moe/drop_fraction", counts.drop_fraction());
+    put("moe/sender_drop_fraction", counts.sender_drop_fraction());
+    put("moe/receiver_drop_fraction", counts.receiver_drop_fraction());
+    for (name, count) in [
+        ("moe/valid_assignments", counts.valid),
+        ("moe/padding_assignments", counts.padding),
+        ("moe/dropped_assignments", counts.sender_dropped + counts.receiver_dropped),
+        ("moe/sender_dropped_assignments", counts.sender_dropped),
+        ("moe/receiver_dropped_assignments", counts.receiver_dropped),
+    ] {
+        metrics.insert(name.to_owned(), count.into());
+    }
+    metrics
+}
+
+/// JSON has no NaN: what is not finite is written as text, so that it is not lost.
+pub fn number(value: f64) -> Value {
+    serde_json::Number::from_f64(value).map_or_else(|| value.to_string().into(), Value::Number)
+}
