@@ -6,5 +6,6 @@ mod flex;
 mod parallel;
 
 pub mod rms_norm;
+pub mod short_conv;
 
 pub use error::KernelError;

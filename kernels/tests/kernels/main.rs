@@ -2,3 +2,4 @@
 
 mod compare;
 mod rms_norm;
+mod short_conv;
