@@ -4,6 +4,7 @@ pub mod bridge;
 mod error;
 mod flex;
 mod parallel;
+mod simd;
 
 pub mod rms_norm;
 pub mod short_conv;
