@@ -171,6 +171,31 @@ pub(crate) fn max(values: &[f32]) -> f32 {
     vectorised(Max(values))
 }
 
+/// The sum of `a[i] b[i]`.
+pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
+    struct Dot<'a>(&'a [f32], &'a [f32]);
+    impl Loop for Dot<'_> {
+        type Output = f32;
+        #[inline(always)]
+        fn run<M: MulAdd>(self) -> f32 {
+            let mut lanes = [0.0f32; LANES];
+            let (a_blocks, a_rest) = self.0.as_chunks::<LANES>();
+            let (b_blocks, b_rest) = self.1.as_chunks::<LANES>();
+            for (a, b) in a_blocks.iter().zip(b_blocks) {
+                for ((lane, &a), &b) in lanes.iter_mut().zip(a).zip(b) {
+                    *lane = M::mul_add(a, b, *lane);
+                }
+            }
+            for ((lane, &a), &b) in lanes.iter_mut().zip(a_rest).zip(b_rest) {
+                *lane = M::mul_add(a, b, *lane);
+            }
+            lanes.iter().sum()
+        }
+    }
+    debug_assert_eq!(a.len(), b.len());
+    vectorised(Dot(a, b))
+}
+
 /// Running values a reduction keeps, four AVX2 registers: enough to hide the latency of an add.
 const LANES: usize = 32;
 
@@ -221,6 +246,8 @@ mod tests {
             let mut x: Vec<f32> = (0..len).map(|i| (i * 7 % 13) as f32 * 0.1).collect();
             let largest = x.iter().fold(f32::NEG_INFINITY, |max, &v| max.max(v));
             assert_eq!(max(&x), largest, "length {len}");
+            let squares: f64 = x.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
+            assert!((f64::from(dot(&x, &x)) - squares).abs() <= 1e-6 * squares, "length {len}");
             let expected: f64 = x.iter().map(|&x| f64::from(x - 0.5).exp()).sum();
             let found = f64::from(exp_shifted_sum(&mut x, 0.5));
             assert!((found - expected).abs() <= 1e-6 * expected, "length {len}");

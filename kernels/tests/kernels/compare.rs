@@ -49,3 +49,19 @@ pub fn assert_close<const D: usize>(
         );
     }
 }
+
+/// Fails unless the two are equal bit for bit.
+pub fn assert_same_bits<const D: usize>(name: &str, found: &Tensor<D>, expected: &Tensor<D>) {
+    assert_eq!(found.dims(), expected.dims(), "{name}: shape");
+    let bits = |tensor: &Tensor<D>| -> Vec<u32> {
+        let values = tensor.clone().into_data().try_to_vec::<f32>().expect("f32");
+        values.into_iter().map(f32::to_bits).collect()
+    };
+    assert_eq!(bits(found), bits(expected), "{name}: bits");
+}
+
+/// What `run` returns inside a pool of `threads` threads.
+pub fn in_pool<T: Send>(threads: usize, run: impl FnOnce() -> T + Send) -> T {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool");
+    pool.install(run)
+}

@@ -1,5 +1,7 @@
 //! Every kernel against its reference: values and gradients.
 
 mod compare;
+mod gated;
 mod rms_norm;
 mod short_conv;
+mod silu;
