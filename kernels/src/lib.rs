@@ -6,9 +6,11 @@ mod flex;
 mod parallel;
 mod simd;
 
+pub mod combine_weights;
 pub mod gated;
 pub mod rms_norm;
 pub mod short_conv;
 pub mod silu;
+pub mod top_k;
 
 pub use error::KernelError;

@@ -65,3 +65,25 @@ pub fn in_pool<T: Send>(threads: usize, run: impl FnOnce() -> T + Send) -> T {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool");
     pool.install(run)
 }
+
+/// Fails unless `gradient` is the central difference of `loss` at `x`, within `tolerance` of the
+/// gradient's largest entry.
+pub fn assert_gradient<const D: usize>(
+    name: &str,
+    loss: impl Fn(Tensor<D>) -> Tensor<1>,
+    x: Tensor<D>,
+    gradient: Tensor<D>,
+    tolerance: f32,
+) {
+    const STEP: f32 = 1e-2;
+    let (shape, start) = (x.dims(), x.into_data().try_to_vec::<f32>().expect("f32"));
+    let at = |i: usize, step: f32| -> f32 {
+        let mut moved = start.clone();
+        moved[i] += step;
+        loss(Tensor::from_data(TensorData::new(moved, shape), &device())).into_scalar()
+    };
+    let slopes: Vec<f32> =
+        (0..start.len()).map(|i| (at(i, STEP) - at(i, -STEP)) / (2.0 * STEP)).collect();
+    let expected = Tensor::from_data(TensorData::new(slopes, shape), &device());
+    assert_close(name, gradient, expected, tolerance);
+}

@@ -1,7 +1,9 @@
 //! Every kernel against its reference: values and gradients.
 
+mod combine_weights;
 mod compare;
 mod gated;
 mod rms_norm;
 mod short_conv;
 mod silu;
+mod top_k;
