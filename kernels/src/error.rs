@@ -16,4 +16,32 @@ pub enum KernelError {
         /// The shape rule it breaks.
         needed: String,
     },
+    /// An index or a range's end lies outside what it points into.
+    #[error("{op}: `{argument}[{position}]` is {found}, needed {least} to {most}")]
+    Index {
+        /// The operation.
+        op: &'static str,
+        /// The argument that holds the index.
+        argument: &'static str,
+        /// Where in the argument, counted in row-major order.
+        position: usize,
+        /// The value there.
+        found: i64,
+        /// The smallest value allowed.
+        least: i64,
+        /// The largest value allowed.
+        most: i64,
+    },
+    /// One direction of a two-way map has an entry that the other does not answer.
+    #[error("{op}: `{argument}[{position}]` is {found}, whose own entry does not point back")]
+    OneWay {
+        /// The operation.
+        op: &'static str,
+        /// The direction with the entry.
+        argument: &'static str,
+        /// Where in the argument, counted in row-major order.
+        position: usize,
+        /// The value there.
+        found: i64,
+    },
 }

@@ -8,6 +8,7 @@ mod simd;
 
 pub mod combine_weights;
 pub mod gated;
+pub mod permute;
 pub mod rms_norm;
 pub mod short_conv;
 pub mod silu;

@@ -3,6 +3,7 @@
 mod combine_weights;
 mod compare;
 mod gated;
+mod permute;
 mod rms_norm;
 mod short_conv;
 mod silu;

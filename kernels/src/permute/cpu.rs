@@ -1,0 +1,137 @@
+use burn::backend::Flex;
+use burn::backend::flex::FlexTensor;
+use rayon::prelude::*;
+
+use super::map::check;
+use super::{PermuteKernel, RowIds};
+use crate::flex::{contiguous, dims, float_tensor, floats, integers};
+use crate::parallel::ROW_BLOCK;
+
+impl PermuteKernel for Flex {
+    fn dispatch(x: FlexTensor, ids: RowIds<Flex>) -> FlexTensor {
+        let (x, ids) = (contiguous(x), HostIds::checked("dispatch_rows", ids));
+        let ([_, dim], x) = (dims(&x), floats(&x));
+        let mut out = vec![0.0; ids.assignment_of.len() * dim];
+        for_each_row(&mut out, dim, |row, out| {
+            if let Some(token) = ids.token_of(row) {
+                out.copy_from_slice(&x[token * dim..][..dim]);
+            }
+        });
+        float_tensor(out, [ids.assignment_of.len(), dim])
+    }
+
+    fn dispatch_backward(ids: RowIds<Flex>, grad: FlexTensor) -> FlexTensor {
+        let (grad, ids) = (contiguous(grad), HostIds::checked("dispatch_rows", ids));
+        let ([_, dim], dy) = (dims(&grad), floats(&grad));
+        let mut dx = vec![0.0; ids.tokens * dim];
+        for_each_row(&mut dx, dim, |token, dx| {
+            for row in ids.rows_of(token).flatten() {
+                for (dx, dy) in dx.iter_mut().zip(&dy[row * dim..][..dim]) {
+                    *dx += dy;
+                }
+            }
+        });
+        float_tensor(dx, [ids.tokens, dim])
+    }
+
+    fn combine(y: FlexTensor, weights: FlexTensor, ids: RowIds<Flex>) -> FlexTensor {
+        let (y, weights) = (contiguous(y), contiguous(weights));
+        let ids = HostIds::checked("combine_rows", ids);
+        let ([_, dim], y, weights) = (dims(&y), floats(&y), floats(&weights));
+        let mut out = vec![0.0; ids.tokens * dim];
+        for_each_row(&mut out, dim, |token, out| {
+            let weights = &weights[token * ids.slots..][..ids.slots];
+            for (row, weight) in ids.rows_of(token).zip(weights) {
+                let Some(row) = row else { continue };
+                for (out, y) in out.iter_mut().zip(&y[row * dim..][..dim]) {
+                    *out += weight * y;
+                }
+            }
+        });
+        float_tensor(out, [ids.tokens, dim])
+    }
+
+    fn combine_backward(
+        y: FlexTensor,
+        weights: FlexTensor,
+        ids: RowIds<Flex>,
+        grad: FlexTensor,
+    ) -> (FlexTensor, FlexTensor) {
+        let (y, weights, grad) = (contiguous(y), contiguous(weights), contiguous(grad));
+        let ids = HostIds::checked("combine_rows", ids);
+        let ([rows, dim], y) = (dims(&y), floats(&y));
+        let (weights, dout) = (floats(&weights), floats(&grad));
+        let mut dy = vec![0.0; rows * dim];
+        for_each_row(&mut dy, dim, |row, dy| {
+            let Some(token) = ids.token_of(row) else { return };
+            let weight = weights[ids.assignment_of[row] as usize];
+            for (dy, dout) in dy.iter_mut().zip(&dout[token * dim..][..dim]) {
+                *dy = weight * dout;
+            }
+        });
+        let mut dweights = vec![0.0; ids.row_of.len()];
+        for_each_row(&mut dweights, ids.slots, |token, dweights| {
+            let dout = &dout[token * dim..][..dim];
+            for (row, dweight) in ids.rows_of(token).zip(dweights) {
+                if let Some(row) = row {
+                    *dweight = dot(dout, &y[row * dim..][..dim]);
+                }
+            }
+        });
+        (float_tensor(dy, [rows, dim]), float_tensor(dweights, [ids.tokens, ids.slots]))
+    }
+}
+
+/// A map on the host whose ids are within bounds and agree in both directions.
+struct HostIds {
+    tokens: usize,
+    slots: usize,
+    row_of: Vec<i32>,
+    assignment_of: Vec<i32>,
+}
+
+impl HostIds {
+    fn checked(op: &'static str, ids: RowIds<Flex>) -> Self {
+        let [tokens, slots] = dims(&ids.row_of);
+        let (row_of, assignment_of) = (integers(ids.row_of), integers(ids.assignment_of));
+        if let Err(error) = check(op, &row_of, &assignment_of) {
+            panic!("{error}");
+        }
+        Self { tokens, slots, row_of, assignment_of }
+    }
+
+    fn token_of(&self, row: usize) -> Option<usize> {
+        let assignment = usize::try_from(self.assignment_of[row]).ok()?;
+        Some(assignment / self.slots)
+    }
+
+    fn rows_of(&self, token: usize) -> impl Iterator<Item = Option<usize>> {
+        let rows = &self.row_of[token * self.slots..][..self.slots];
+        rows.iter().map(|&row| usize::try_from(row).ok())
+    }
+}
+
+/// Runs `fill` on every row of `out`, blocks of rows in parallel.
+fn for_each_row(out: &mut [f32], dim: usize, fill: impl Fn(usize, &mut [f32]) + Sync) {
+    if dim == 0 {
+        return;
+    }
+    out.par_chunks_mut(dim * ROW_BLOCK).enumerate().for_each(|(block, out)| {
+        for (i, out) in out.chunks_mut(dim).enumerate() {
+            fill(block * ROW_BLOCK + i, out);
+        }
+    });
+}
+
+/// Eight partial sums, so that the loop vectorises; they are added in order.
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let mut lanes = [0.0f32; 8];
+    let (a_wide, b_wide) = (a.chunks_exact(8), b.chunks_exact(8));
+    let rest: f32 = a_wide.remainder().iter().zip(b_wide.remainder()).map(|(a, b)| a * b).sum();
+    for (a, b) in a_wide.zip(b_wide) {
+        for i in 0..8 {
+            lanes[i] += a[i] * b[i];
+        }
+    }
+    lanes.iter().sum::<f32>() + rest
+}

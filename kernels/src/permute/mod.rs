@@ -1,0 +1,202 @@
+//! Rows between token order and expert order: out by [`dispatch_rows`], back and summed by
+//! [`combine_rows`]. Each is the other's backward.
+
+mod autodiff;
+mod cpu;
+mod map;
+
+use burn::backend::tensor::{FloatTensor, IntTensor};
+use burn::backend::{Backend, Dispatch, Flex, backend_extension};
+use burn::tensor::{Int, Tensor};
+
+pub use map::RowMap;
+
+use crate::bridge::{Bridge, gradient, leaf};
+
+/// Copies each token's row to the rows of its assignments: row `r` is `x[assignment_of[r] / k]`,
+/// zero where the row is empty. The gradient of a token is the sum over its slots, in slot order.
+///
+/// # Shapes
+/// `x` [tokens, dim], result [rows, dim].
+///
+/// # Panics
+/// If `x` does not have the map's number of tokens; on a CPU also if the map does not satisfy
+/// [`RowMap::validate`]. Other backends read an id beyond its bound as an empty row or slot.
+///
+/// # Source
+/// SPEC section 2, routed experts, and section 3.
+pub fn dispatch_rows(x: Tensor<2>, map: &RowMap) -> Tensor<2> {
+    let (found, needed) = (x.dims()[0], map.tokens());
+    assert_eq!(found, needed, "dispatch_rows: `x` has {found} rows, `map` needs {needed} tokens");
+    let map = map.clone();
+    Tensor::from_dispatch(Dispatch::dispatch_rows(
+        x.into_dispatch(),
+        map.row_of.into_dispatch(),
+        map.assignment_of.into_dispatch(),
+    ))
+}
+
+/// Sums each token's rows with its weights: `sum over j of weights[t, j] * y[row_of[t, j]]`, in
+/// slot order and f32; a dropped slot adds nothing to the result and gets no gradient.
+///
+/// # Shapes
+/// `y` [rows, dim], `weights` [tokens, k], result [tokens, dim].
+///
+/// # Panics
+/// If `y` or `weights` does not fit the map; on a CPU also if the map does not satisfy
+/// [`RowMap::validate`]. Other backends read an id beyond its bound as an empty row or slot.
+///
+/// # Source
+/// SPEC section 2, routed experts, and section 3.
+pub fn combine_rows(y: Tensor<2>, weights: Tensor<2>, map: &RowMap) -> Tensor<2> {
+    let (found, needed) = (y.dims()[0], map.rows());
+    assert_eq!(found, needed, "combine_rows: `y` has {found} rows, `map` needs {needed}");
+    let (found, needed) = (weights.dims(), map.row_of.dims());
+    assert_eq!(found, needed, "combine_rows: `weights` is {found:?}, `map` needs {needed:?}");
+    let map = map.clone();
+    Tensor::from_dispatch(Dispatch::combine_rows(
+        y.into_dispatch(),
+        weights.into_dispatch(),
+        map.row_of.into_dispatch(),
+        map.assignment_of.into_dispatch(),
+    ))
+}
+
+/// The meaning of [`dispatch_rows`] in plain tensor operations.
+pub fn dispatch_reference(x: Tensor<2>, map: &RowMap) -> Tensor<2> {
+    let k = map.slots();
+    let empty = (map.tokens() * k) as i32;
+    let assignment = or_padding(map.assignment_of.clone(), empty);
+    padded(x).select(0, assignment.div_scalar(k.max(1) as i32))
+}
+
+/// The meaning of [`combine_rows`] in plain tensor operations.
+pub fn combine_reference(y: Tensor<2>, weights: Tensor<2>, map: &RowMap) -> Tensor<2> {
+    let ([tokens, k], dim) = (weights.dims(), y.dims()[1]);
+    let row = or_padding(map.row_of.clone().reshape([tokens * k]), map.rows() as i32);
+    let terms = padded(y).select(0, row) * weights.reshape([tokens * k, 1]);
+    terms.reshape([tokens, k, dim]).sum_dim(1).reshape([tokens, dim])
+}
+
+/// `x` and a row of zeros, which dropped slots and empty rows read.
+fn padded(x: Tensor<2>) -> Tensor<2> {
+    let [rows, dim] = x.dims();
+    let zeros = Tensor::zeros([1, dim], &x.device());
+    if rows == 0 {
+        // `cat` leaves an empty tensor out of the graph; its sum, 0, keeps it in.
+        return zeros + x.sum().reshape([1, 1]);
+    }
+    Tensor::cat(vec![x, zeros], 0)
+}
+
+/// Indices with everything outside `0..padding` set to `padding`.
+fn or_padding(index: Tensor<1, Int>, padding: i32) -> Tensor<1, Int> {
+    let none = index.clone().lower_elem(0);
+    index.clamp_max(padding).mask_fill(none, padding)
+}
+
+/// The operations as Burn dispatches them.
+#[backend_extension(Autodiff, Flex, Cube: cfg(feature = "cube"))]
+pub trait PermuteOps: Backend {
+    /// See [`dispatch_rows`](self::dispatch_rows()).
+    fn dispatch_rows(
+        x: FloatTensor<Self>,
+        row_of: IntTensor<Self>,
+        assignment_of: IntTensor<Self>,
+    ) -> FloatTensor<Self>;
+
+    /// See [`combine_rows`](self::combine_rows()).
+    fn combine_rows(
+        y: FloatTensor<Self>,
+        weights: FloatTensor<Self>,
+        row_of: IntTensor<Self>,
+        assignment_of: IntTensor<Self>,
+    ) -> FloatTensor<Self>;
+}
+
+/// A [`RowMap`] as a backend's primitives.
+#[derive(Debug, Clone)]
+pub struct RowIds<B: Backend> {
+    /// The row of each assignment.
+    pub row_of: IntTensor<B>,
+    /// The assignment of each row.
+    pub assignment_of: IntTensor<B>,
+}
+
+impl<B: Bridge> RowIds<B> {
+    fn lift(self) -> RowMap {
+        RowMap { row_of: B::lift_int(self.row_of), assignment_of: B::lift_int(self.assignment_of) }
+    }
+}
+
+/// What a backend without autodiff computes; the defaults are the reference.
+pub trait PermuteKernel: Bridge {
+    /// The result of [`dispatch_rows`](self::dispatch_rows()).
+    fn dispatch(x: FloatTensor<Self>, ids: RowIds<Self>) -> FloatTensor<Self> {
+        Self::lower(dispatch_reference(Self::lift(x), &ids.lift()))
+    }
+
+    /// The gradient of `x`: the rows summed per token with weight 1.
+    fn dispatch_backward(ids: RowIds<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
+        let (map, grad) = (ids.lift(), Self::lift::<2>(grad));
+        let ones = Tensor::ones(map.row_of.dims(), &grad.device());
+        Self::lower(combine_reference(grad, ones, &map))
+    }
+
+    /// The result of [`combine_rows`](self::combine_rows()).
+    fn combine(
+        y: FloatTensor<Self>,
+        weights: FloatTensor<Self>,
+        ids: RowIds<Self>,
+    ) -> FloatTensor<Self> {
+        Self::lower(combine_reference(Self::lift(y), Self::lift(weights), &ids.lift()))
+    }
+
+    /// The gradients of `y` and `weights` for the gradient of the result.
+    fn combine_backward(
+        y: FloatTensor<Self>,
+        weights: FloatTensor<Self>,
+        ids: RowIds<Self>,
+        grad: FloatTensor<Self>,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        let (y, weights) = (leaf::<Self, 2>(y), leaf::<Self, 2>(weights));
+        let out = combine_reference(y.clone(), weights.clone(), &ids.lift());
+        let grads = (out * Tensor::from_inner(Self::lift(grad))).sum().backward();
+        (gradient::<Self, 2>(&y, &grads), gradient::<Self, 2>(&weights, &grads))
+    }
+}
+
+macro_rules! forward_ops {
+    ($backend:ty) => {
+        impl PermuteOps for $backend {
+            fn dispatch_rows(
+                x: FloatTensor<Self>,
+                row_of: IntTensor<Self>,
+                assignment_of: IntTensor<Self>,
+            ) -> FloatTensor<Self> {
+                <Self as PermuteKernel>::dispatch(x, RowIds { row_of, assignment_of })
+            }
+
+            fn combine_rows(
+                y: FloatTensor<Self>,
+                weights: FloatTensor<Self>,
+                row_of: IntTensor<Self>,
+                assignment_of: IntTensor<Self>,
+            ) -> FloatTensor<Self> {
+                <Self as PermuteKernel>::combine(y, weights, RowIds { row_of, assignment_of })
+            }
+        }
+    };
+}
+
+forward_ops!(Flex);
+
+#[cfg(feature = "cube")]
+mod cube {
+    use super::*;
+    use burn_cubecl::CubeBackend;
+
+    impl PermuteKernel for CubeBackend {}
+
+    forward_ops!(CubeBackend);
+}
