@@ -44,4 +44,14 @@ pub enum KernelError {
         /// The value there.
         found: i64,
     },
+    /// Two groups share a row.
+    #[error("{op}: groups {first} and {second} share rows, needed disjoint ranges")]
+    Overlap {
+        /// The operation.
+        op: &'static str,
+        /// The group that starts first.
+        first: usize,
+        /// The group that starts within it.
+        second: usize,
+    },
 }

@@ -3,11 +3,13 @@
 pub mod bridge;
 mod error;
 mod flex;
+mod matmul;
 mod parallel;
 mod simd;
 
 pub mod combine_weights;
 pub mod gated;
+pub mod grouped_swiglu;
 pub mod permute;
 pub mod rms_norm;
 pub mod short_conv;

@@ -3,6 +3,7 @@
 mod combine_weights;
 mod compare;
 mod gated;
+mod grouped_swiglu;
 mod permute;
 mod rms_norm;
 mod short_conv;

@@ -1,0 +1,186 @@
+//! SwiGLU experts over groups of rows, each group with its own three matrices.
+
+mod autodiff;
+mod cpu;
+mod groups;
+
+use burn::backend::tensor::FloatTensor;
+use burn::backend::{Backend, Dispatch, Flex, backend_extension};
+use burn::tensor::activation::silu;
+use burn::tensor::{Device, Tensor};
+
+pub use groups::Groups;
+
+use crate::bridge::{Bridge, gradient, leaf};
+
+/// For the rows of group `i`: `(silu(x w_gate[i]) * (x w_up[i])) w_down[i]`. Rows of no group give
+/// zero and pass no gradient; the matrices of an empty group get a gradient of exactly zero.
+///
+/// # Shapes
+/// `x` [rows, c], `w_gate` and `w_up` [groups, c, f], `w_down` [groups, f, c], result [rows, c].
+///
+/// # Panics
+/// If `x`, a matrix stack and `groups` disagree.
+///
+/// # Source
+/// SPEC section 2, routed experts.
+pub fn grouped_swiglu(
+    x: Tensor<2>,
+    w_gate: Tensor<3>,
+    w_up: Tensor<3>,
+    w_down: Tensor<3>,
+    groups: &Groups,
+) -> Tensor<2> {
+    let ([rows, c], [_, _, f]) = (x.dims(), w_gate.dims());
+    let (g, needed) = (groups.num_groups(), groups.rows());
+    assert_eq!(rows, needed, "grouped_swiglu: `x` has {rows} rows, `groups` needs {needed}");
+    for (name, found, needed) in [
+        ("w_gate", w_gate.dims(), [g, c, f]),
+        ("w_up", w_up.dims(), [g, c, f]),
+        ("w_down", w_down.dims(), [g, f, c]),
+    ] {
+        assert_eq!(found, needed, "grouped_swiglu: `{name}` is {found:?}, needed {needed:?}");
+    }
+    Tensor::from_dispatch(Dispatch::grouped_swiglu(
+        x.into_dispatch(),
+        w_gate.into_dispatch(),
+        w_up.into_dispatch(),
+        w_down.into_dispatch(),
+        groups.clone(),
+    ))
+}
+
+/// The meaning of [`grouped_swiglu`] in plain tensor operations.
+pub fn reference(
+    x: Tensor<2>,
+    w_gate: Tensor<3>,
+    w_up: Tensor<3>,
+    w_down: Tensor<3>,
+    groups: &Groups,
+) -> Tensor<2> {
+    let ([rows, c], [_, _, f]) = (x.dims(), w_gate.dims());
+    let device = x.device();
+    let zeros = |rows: usize, device: &Device| Tensor::<2>::zeros([rows, c], device);
+    let (mut parts, mut next_row) = (vec![], 0);
+    for i in groups.in_row_order() {
+        let range = groups.range(i);
+        parts.push(zeros(range.start - next_row, &device));
+        next_row = range.end;
+        let x = x.clone().slice([range]);
+        let of_group = |w: &Tensor<3>, shape: [usize; 2]| {
+            let w: Tensor<3> = w.clone().slice([i..i + 1]);
+            w.reshape(shape)
+        };
+        let gate = silu(x.clone().matmul(of_group(&w_gate, [c, f])));
+        let up = x.matmul(of_group(&w_up, [c, f]));
+        parts.push((gate * up).matmul(of_group(&w_down, [f, c])));
+    }
+    parts.push(zeros(rows - next_row, &device));
+    let out = Tensor::cat(parts, 0);
+    if next_row > 0 {
+        return out;
+    }
+    // Without a row in any group, nothing above ties the inputs to the result.
+    let tie = x.sum() + w_gate.sum() + w_up.sum() + w_down.sum();
+    out + tie.mul_scalar(0.0).reshape([1, 1])
+}
+
+/// The operation as Burn dispatches it.
+#[backend_extension(Autodiff, Flex, Cube: cfg(feature = "cube"))]
+pub trait GroupedSwigluOps: Backend {
+    /// See [`grouped_swiglu`](self::grouped_swiglu()).
+    fn grouped_swiglu(
+        x: FloatTensor<Self>,
+        w_gate: FloatTensor<Self>,
+        w_up: FloatTensor<Self>,
+        w_down: FloatTensor<Self>,
+        groups: Groups,
+    ) -> FloatTensor<Self>;
+}
+
+/// The four tensor inputs, or their gradients.
+#[derive(Debug, Clone)]
+pub struct Inputs<B: Backend> {
+    /// The rows [rows, c].
+    pub x: FloatTensor<B>,
+    /// The gate matrices [groups, c, f].
+    pub w_gate: FloatTensor<B>,
+    /// The up matrices [groups, c, f].
+    pub w_up: FloatTensor<B>,
+    /// The down matrices [groups, f, c].
+    pub w_down: FloatTensor<B>,
+}
+
+/// What forward may keep for backward: the rows times the gate and the up matrices [rows, f].
+#[derive(Debug, Clone)]
+pub struct PreActivations<B: Backend> {
+    /// The rows times the gate matrices.
+    pub gate: FloatTensor<B>,
+    /// The rows times the up matrices.
+    pub up: FloatTensor<B>,
+}
+
+/// What a backend without autodiff computes; the defaults are the reference.
+pub trait GroupedSwigluKernel: Bridge {
+    /// The result and, if `keep`, what backward wants of it; the reference wants nothing.
+    fn forward(
+        inputs: Inputs<Self>,
+        groups: &Groups,
+        _keep: bool,
+    ) -> (FloatTensor<Self>, Option<PreActivations<Self>>) {
+        let Inputs { x, w_gate, w_up, w_down } = inputs;
+        let (x, w_gate, w_up) = (Self::lift(x), Self::lift(w_gate), Self::lift(w_up));
+        let out = reference(x, w_gate, w_up, Self::lift(w_down), groups);
+        (Self::lower(out), None)
+    }
+
+    /// The gradients of the inputs for the gradient of the result.
+    fn backward(
+        inputs: Inputs<Self>,
+        _saved: Option<PreActivations<Self>>,
+        groups: &Groups,
+        grad: FloatTensor<Self>,
+    ) -> Inputs<Self> {
+        let x = leaf::<Self, 2>(inputs.x);
+        let w_gate = leaf::<Self, 3>(inputs.w_gate);
+        let w_up = leaf::<Self, 3>(inputs.w_up);
+        let w_down = leaf::<Self, 3>(inputs.w_down);
+        let out = reference(x.clone(), w_gate.clone(), w_up.clone(), w_down.clone(), groups);
+        let grads = (out * Tensor::from_inner(Self::lift(grad))).sum().backward();
+        Inputs {
+            x: gradient::<Self, 2>(&x, &grads),
+            w_gate: gradient::<Self, 3>(&w_gate, &grads),
+            w_up: gradient::<Self, 3>(&w_up, &grads),
+            w_down: gradient::<Self, 3>(&w_down, &grads),
+        }
+    }
+}
+
+macro_rules! forward_op {
+    ($backend:ty) => {
+        impl GroupedSwigluOps for $backend {
+            fn grouped_swiglu(
+                x: FloatTensor<Self>,
+                w_gate: FloatTensor<Self>,
+                w_up: FloatTensor<Self>,
+                w_down: FloatTensor<Self>,
+                groups: Groups,
+            ) -> FloatTensor<Self> {
+                let inputs = Inputs { x, w_gate, w_up, w_down };
+                <Self as GroupedSwigluKernel>::forward(inputs, &groups, false).0
+            }
+        }
+    };
+}
+
+forward_op!(Flex);
+
+#[cfg(feature = "cube")]
+mod cube {
+    use super::*;
+    use burn_cubecl::CubeBackend;
+
+    impl GroupedSwigluKernel for CubeBackend {}
+
+    forward_op!(CubeBackend);
+}
