@@ -41,3 +41,22 @@ pub(crate) fn float_tensor(values: Vec<f32>, shape: impl Into<Shape>) -> FlexTen
 pub(crate) fn int_tensor(values: Vec<i32>, shape: impl Into<Shape>) -> FlexTensor {
     FlexTensor::new(Bytes::from_elems(values), Layout::contiguous(shape.into()), DType::I32)
 }
+
+/// A contiguous f32 tensor that nothing else holds, to be updated in place: the tensor itself where
+/// that is so already, else a copy.
+pub(crate) fn unshared(tensor: FlexTensor) -> FlexTensor {
+    let tensor = contiguous(tensor);
+    if tensor.is_unique() {
+        tensor
+    } else {
+        float_tensor(floats(&tensor).to_vec(), tensor.layout().shape().clone())
+    }
+}
+
+/// The elements of an [`unshared`] tensor.
+pub(crate) fn floats_mut(tensor: &mut FlexTensor) -> &mut [f32] {
+    let len = tensor.layout().num_elements();
+    let values = tensor.try_storage_mut::<f32>().expect("an unshared tensor");
+    assert_eq!(values.len(), len, "a buffer that the tensor covers exactly");
+    values
+}

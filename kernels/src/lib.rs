@@ -4,6 +4,7 @@ pub mod bridge;
 mod error;
 mod flex;
 mod matmul;
+mod hyperball;
 mod parallel;
 mod simd;
 
@@ -11,6 +12,7 @@ pub mod combine_weights;
 pub mod gated;
 pub mod grouped_swiglu;
 pub mod permute;
+pub mod adam;
 pub mod rms_norm;
 pub mod short_conv;
 pub mod silu;
