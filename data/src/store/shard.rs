@@ -34,11 +34,16 @@ impl CellShard {
         let map =
             unsafe { Mmap::map(&file) }.map_err(DataError::io("map to memory", path.as_path()))?;
         let header = check_contents(&path, entry, &map)?;
-        let layout = Layout::of(&header).filter(|layout| layout.ids.end == map.len());
-        let Some(layout) = layout else {
-            let needed = entry.file_bytes;
-            return Err(DataError::ShardHeader { path, field: "id_bytes", found: 0, needed });
-        };
+        let layout = Layout::of(&header).ok_or_else(|| DataError::ShardHeader {
+            path: path.clone(),
+            field: "num_tokens",
+            found: header.num_tokens,
+            needed: entry.num_tokens,
+        })?;
+        let (found, needed) = (layout.ids.end as u64, entry.file_bytes);
+        if found != needed {
+            return Err(DataError::ShardHeader { path, field: "sections in bytes", found, needed });
+        }
         Ok(Self { entry: entry.clone(), map, layout, token_bytes: header.token_bytes as usize })
     }
 

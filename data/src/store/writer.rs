@@ -70,14 +70,13 @@ impl StoreWriter {
         if let Some(&token) = tokens.iter().find(|&&token| token >= vocab_size) {
             return Err(DataError::TokenId { document: id.to_owned(), id: token, vocab_size });
         }
-        if !self.shards.contains_key(cell) {
-            let shard = self.create_shard(cell, id)?;
-            self.shards.insert(cell.clone(), shard);
+        if let Some(shard) = self.shards.get_mut(cell) {
+            return shard.append(id, source_bytes, tokens);
         }
-        match self.shards.get_mut(cell) {
-            Some(shard) => shard.append(id, source_bytes, tokens),
-            None => unreachable!("the shard was made above"),
-        }
+        let mut shard = self.create_shard(cell, id)?;
+        shard.append(id, source_bytes, tokens)?;
+        self.shards.insert(cell.clone(), shard);
+        Ok(())
     }
 
     fn create_shard(&mut self, cell: &CellKey, document: &str) -> Result<ShardWriter> {
