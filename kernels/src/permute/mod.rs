@@ -74,7 +74,10 @@ pub fn dispatch_reference(x: Tensor<2>, map: &RowMap) -> Tensor<2> {
 pub fn combine_reference(y: Tensor<2>, weights: Tensor<2>, map: &RowMap) -> Tensor<2> {
     let ([tokens, k], dim) = (weights.dims(), y.dims()[1]);
     let row = or_padding(map.row_of.clone().reshape([tokens * k]), map.rows() as i32);
-    let terms = padded(y).select(0, row) * weights.reshape([tokens * k, 1]);
+    let dropped = row.clone().equal_elem(map.rows() as i32).reshape([tokens * k, 1]);
+    // Zero times a weight that is not finite would be NaN.
+    let weights = weights.reshape([tokens * k, 1]).mask_fill(dropped, 0.0);
+    let terms = padded(y).select(0, row) * weights;
     terms.reshape([tokens, k, dim]).sum_dim(1).reshape([tokens, dim])
 }
 
