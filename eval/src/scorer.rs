@@ -35,8 +35,7 @@ impl<'a, D: TokenDispatcher, R: Router> ModelScorer<'a, D, R> {
         let hidden = self.hidden(batch)?;
         let targets = batch.targets.clone();
         let len = targets.len();
-        let targets =
-            Tensor::<1, Int>::from_data(TensorData::new(targets, [len]), &self.device);
+        let targets = Tensor::<1, Int>::from_data(TensorData::new(targets, [len]), &self.device);
         let losses = self.model.token_losses(hidden, targets);
         Ok(losses.nll.into_data().iter::<f32>().collect())
     }

@@ -7,7 +7,7 @@ use burn::tensor::Tensor;
 use rayon::prelude::*;
 
 /// Elements a task takes at a time: sums over a slice are formed per block and added in order.
-pub(crate) const BLOCK: usize = 8192;
+pub(crate) const BLOCK: usize = 16_384;
 
 /// The step in plain tensor operations, per matrix of the stack or, if `joint`, as one matrix.
 pub(crate) fn reference(w: Tensor<3>, update: Tensor<3>, lr: f64, joint: bool) -> Tensor<3> {
@@ -59,4 +59,22 @@ pub(crate) fn block_squares(x: &[f32]) -> f64 {
     }
     let rest: f64 = rest.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
     lanes.iter().sum::<f64>() + rest
+}
+
+/// The step on the CPU over all of `w` as one matrix.
+pub(crate) fn step(w: &mut [f32], update: &[f32], lr: f64) {
+    let w_squares = sum_squares(w);
+    let Some(rate) = rate(lr, w_squares, sum_squares(update)) else { return };
+    let moved: Vec<f64> = w
+        .par_chunks_mut(BLOCK)
+        .zip(update.par_chunks(BLOCK))
+        .map(|(w, update)| {
+            for (w, update) in w.iter_mut().zip(update) {
+                *w -= update * rate;
+            }
+            block_squares(w)
+        })
+        .collect();
+    let scale = rescale(w_squares, moved.iter().sum());
+    w.par_chunks_mut(BLOCK).for_each(|w| w.iter_mut().for_each(|w| *w *= scale));
 }

@@ -1,17 +1,23 @@
 #![doc = include_str!("../README.md")]
 
 pub mod bridge;
+pub mod device_panic;
 mod error;
 mod flex;
 mod hyperball;
 mod matmul;
+mod matrix;
 mod parallel;
 mod simd;
 
 pub mod adam;
+pub mod attention;
 pub mod combine_weights;
+pub mod cross_entropy;
 pub mod gated;
 pub mod grouped_swiglu;
+pub mod muonh;
+pub mod newton_schulz;
 pub mod permute;
 pub mod rms_norm;
 pub mod short_conv;

@@ -145,7 +145,7 @@ pub(crate) fn exp_shifted_sum(values: &mut [f32], shift: f32) -> f32 {
                 *value = exp::<M>(*value - self.1);
                 *lane += *value;
             }
-            lanes.iter().sum()
+            sum(lanes)
         }
     }
     vectorised(ExpSum(values, shift))
@@ -171,29 +171,35 @@ pub(crate) fn max(values: &[f32]) -> f32 {
     vectorised(Max(values))
 }
 
-/// The sum of `a[i] b[i]`.
-pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
-    struct Dot<'a>(&'a [f32], &'a [f32]);
-    impl Loop for Dot<'_> {
-        type Output = f32;
-        #[inline(always)]
-        fn run<M: MulAdd>(self) -> f32 {
-            let mut lanes = [0.0f32; LANES];
-            let (a_blocks, a_rest) = self.0.as_chunks::<LANES>();
-            let (b_blocks, b_rest) = self.1.as_chunks::<LANES>();
-            for (a, b) in a_blocks.iter().zip(b_blocks) {
-                for ((lane, &a), &b) in lanes.iter_mut().zip(a).zip(b) {
-                    *lane = M::mul_add(a, b, *lane);
-                }
-            }
-            for ((lane, &a), &b) in lanes.iter_mut().zip(a_rest).zip(b_rest) {
-                *lane = M::mul_add(a, b, *lane);
-            }
-            lanes.iter().sum()
+/// The sum of `a[i] b[i]`, inside a [`Loop`].
+#[inline(always)]
+pub(crate) fn dot<M: MulAdd>(a: &[f32], b: &[f32]) -> f32 {
+    debug_assert_eq!(a.len(), b.len());
+    let mut lanes = [0.0f32; LANES];
+    let (a_blocks, a_rest) = a.as_chunks::<LANES>();
+    let (b_blocks, b_rest) = b.as_chunks::<LANES>();
+    for (a, b) in a_blocks.iter().zip(b_blocks) {
+        for ((lane, &a), &b) in lanes.iter_mut().zip(a).zip(b) {
+            *lane = M::mul_add(a, b, *lane);
         }
     }
-    debug_assert_eq!(a.len(), b.len());
-    vectorised(Dot(a, b))
+    for ((lane, &a), &b) in lanes.iter_mut().zip(a_rest).zip(b_rest) {
+        *lane = M::mul_add(a, b, *lane);
+    }
+    sum(lanes)
+}
+
+/// The sum of the lanes in halves, which stays in vector registers.
+#[inline(always)]
+fn sum(mut lanes: [f32; LANES]) -> f32 {
+    let mut half = LANES / 2;
+    while half > 0 {
+        for i in 0..half {
+            lanes[i] += lanes[i + half];
+        }
+        half /= 2;
+    }
+    lanes[0]
 }
 
 /// Running values a reduction keeps, four AVX2 registers: enough to hide the latency of an add.
@@ -247,7 +253,10 @@ mod tests {
             let largest = x.iter().fold(f32::NEG_INFINITY, |max, &v| max.max(v));
             assert_eq!(max(&x), largest, "length {len}");
             let squares: f64 = x.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
-            assert!((f64::from(dot(&x, &x)) - squares).abs() <= 1e-6 * squares, "length {len}");
+            assert!(
+                (f64::from(dot::<Separate>(&x, &x)) - squares).abs() <= 1e-6 * squares,
+                "length {len}"
+            );
             let expected: f64 = x.iter().map(|&x| f64::from(x - 0.5).exp()).sum();
             let found = f64::from(exp_shifted_sum(&mut x, 0.5));
             assert!((found - expected).abs() <= 1e-6 * expected, "length {len}");

@@ -3,7 +3,7 @@
 use burn::module::{Module, Param};
 use burn::tensor::{Int, Tensor};
 use fulmar_kernels::attention::{AttentionOptions, attention};
-use fulmar_kernels::pointwise::head_gate;
+use fulmar_kernels::gated::head_gate;
 
 use crate::config::{ConvSite, ModelConfig};
 use crate::init::Initializer;

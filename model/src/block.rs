@@ -2,7 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Int, Tensor};
-use fulmar_ep::TokenDispatcher;
+use fulmar_ep::{EpError, TokenDispatcher};
 
 use crate::attention::Attention;
 use crate::config::{ConvSite, ModelConfig};
@@ -65,21 +65,49 @@ impl<R: Router> Block<R> {
         x: Tensor<3>,
         segment_ids: &Tensor<2, Int>,
         routed: &Routed<'_, D, B>,
-    ) -> Result<(Tensor<3>, LayerStats<B::Stats>), fulmar_ep::EpError> {
-        let [b, s, d] = x.dims();
-        let normed = |norm: &GatedRmsNorm, x: &Tensor<3>| norm.forward(x.clone().reshape([b * s, d]));
-        let convolved = |x: Tensor<3>, conv: &Option<ShortConv>| match conv {
-            Some(conv) => conv.forward(x, segment_ids.clone()),
-            None => x,
-        };
+    ) -> Result<(Tensor<3>, LayerStats<B::Stats>), EpError> {
+        self.mix(self.attend(x, segment_ids), segment_ids, routed)
+    }
 
-        let u = normed(&self.attention_norm, &x).reshape([b, s, d]);
+    /// The first half: `x + conv(attention(norm(x)))`.
+    pub fn attend(&self, x: Tensor<3>, segment_ids: &Tensor<2, Int>) -> Tensor<3> {
+        let dims = x.dims();
+        let u = normed(&self.attention_norm, &x).reshape(dims);
         let attended = self.attention.forward(u, segment_ids.clone());
-        let x = x + convolved(attended, &self.attention_conv);
+        x + convolved(attended, &self.attention_conv, segment_ids)
+    }
 
-        let (mixed, stats) = self.moe.forward(normed(&self.moe_norm, &x), routed)?;
-        let x = x + convolved(mixed.reshape([b, s, d]), &self.moe_conv);
+    /// What the router and the experts read [t, d], from the output of [`attend`](Self::attend).
+    pub fn router_input(&self, x: &Tensor<3>) -> Tensor<2> {
+        normed(&self.moe_norm, x)
+    }
+
+    /// The second half: `x + conv(moe(norm(x)))`.
+    ///
+    /// # Errors
+    /// If the exchange between tokens and experts fails.
+    pub fn mix<D: TokenDispatcher, B: Balancing>(
+        &self,
+        x: Tensor<3>,
+        segment_ids: &Tensor<2, Int>,
+        routed: &Routed<'_, D, B>,
+    ) -> Result<(Tensor<3>, LayerStats<B::Stats>), EpError> {
+        let dims = x.dims();
+        let (mixed, stats) = self.moe.forward(self.router_input(&x), routed)?;
+        let x = x + convolved(mixed.reshape(dims), &self.moe_conv, segment_ids);
         Ok((x, stats))
+    }
+}
+
+fn normed(norm: &GatedRmsNorm, x: &Tensor<3>) -> Tensor<2> {
+    let [b, s, d] = x.dims();
+    norm.forward(x.clone().reshape([b * s, d]))
+}
+
+fn convolved(x: Tensor<3>, conv: &Option<ShortConv>, segment_ids: &Tensor<2, Int>) -> Tensor<3> {
+    match conv {
+        Some(conv) => conv.forward(x, segment_ids.clone()),
+        None => x,
     }
 }
 

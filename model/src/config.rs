@@ -161,7 +161,11 @@ impl ModelConfig {
     fn heads_agree(&self) -> Result<(), ModelError> {
         let stored = self.stored_kv_heads();
         if !self.head_dim.is_multiple_of(4) {
-            return Err(rule("head_dim", self.head_dim, "a multiple of 4: half of it turns in pairs"));
+            return Err(rule(
+                "head_dim",
+                self.head_dim,
+                "a multiple of 4: half of it turns in pairs",
+            ));
         }
         if !self.num_heads.is_multiple_of(stored) {
             let needed = format!("a multiple of the {stored} stored key-value heads");

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use burn::module::Param;
 use burn::tensor::{Device, Tensor, TensorData};
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 use rayon::prelude::*;
@@ -43,7 +43,12 @@ impl Initializer {
     }
 
     /// A stack [experts, rows, columns] of matrices for the experts with the global ids `experts`.
-    pub fn experts(&self, name: &str, experts: Range<usize>, shape: [usize; 2]) -> Param<Tensor<3>> {
+    pub fn experts(
+        &self,
+        name: &str,
+        experts: Range<usize>,
+        shape: [usize; 2],
+    ) -> Param<Tensor<3>> {
         let (path, len, count) = (self.path_of(name), shape[0] * shape[1], experts.len());
         let mut values = vec![0.0; count * len];
         values.par_chunks_mut(len).zip(experts).for_each(|(matrix, expert)| {

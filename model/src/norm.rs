@@ -2,8 +2,8 @@
 
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
-use fulmar_kernels::pointwise::{sigmoid_gate, silu};
 use fulmar_kernels::rms_norm::rms_norm;
+use fulmar_kernels::{gated::sigmoid_gate, silu::silu};
 
 use crate::config::ModelConfig;
 use crate::init::Initializer;

@@ -33,15 +33,11 @@ impl ModelConfig {
         let (d, head) = (self.hidden_dim as u64, self.head_dim as u64);
         let (q, kv) = (self.num_heads as u64 * head, self.stored_kv_heads() as u64 * head);
         let gate = d * self.num_heads as u64;
-        let conv_channels: u64 = [
-            (ConvSite::K, kv),
-            (ConvSite::V, kv),
-            (ConvSite::Attention, d),
-            (ConvSite::Mlp, d),
-        ]
-        .into_iter()
-        .filter_map(|(site, channels)| self.has_conv(site).then_some(channels))
-        .sum();
+        let conv_channels: u64 =
+            [(ConvSite::K, kv), (ConvSite::V, kv), (ConvSite::Attention, d), (ConvSite::Mlp, d)]
+                .into_iter()
+                .filter_map(|(site, channels)| self.has_conv(site).then_some(channels))
+                .sum();
         2 * d * q + 2 * d * kv + gate + self.short_conv_taps as u64 * conv_channels
     }
 

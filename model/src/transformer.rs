@@ -144,6 +144,28 @@ impl<R: Router> Transformer<R> {
         Ok(ForwardOutput { hidden, layers: stats })
     }
 
+    /// What each layer's router reads [t, d], for a look at its decisions.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward).
+    pub fn router_inputs<D: TokenDispatcher, B: Balancing>(
+        &self,
+        input: &ModelInput,
+        dispatcher: &D,
+        balancing: Option<&B>,
+    ) -> Result<Vec<Tensor<2>>, ModelError> {
+        let routed = Routed { dispatcher, balancing, token_valid: &input.token_valid };
+        let mut x = self.embed(&input.tokens);
+        let mut inputs = Vec::with_capacity(self.layers.len());
+        for (layer, block) in self.layers.iter().enumerate() {
+            let attended = block.attend(x, &input.segment_ids);
+            inputs.push(block.router_input(&attended));
+            let mixed = block.mix(attended, &input.segment_ids, &routed);
+            x = mixed.map_err(|source| ModelError::Dispatch { layer, source })?.0;
+        }
+        Ok(inputs)
+    }
+
     /// Scores [t, v] of `hidden` [t, d]; training never holds them, see [`loss`](Self::loss).
     pub fn logits(&self, hidden: Tensor<2>) -> Tensor<2> {
         hidden.matmul(self.head.weight.val())
@@ -170,7 +192,8 @@ impl<R: Router> Transformer<R> {
     pub fn with_pending<B: Balancing>(mut self, balancing: &B, pending: &[Vec<f32>]) -> Self {
         for (block, pending) in self.layers.iter_mut().zip(pending) {
             let device = block.moe.latent.gain.val().inner().device();
-            let bias = Tensor::<1>::from_data(TensorData::from(&balancing.bias(pending)[..]), &device);
+            let bias =
+                Tensor::<1>::from_data(TensorData::from(&balancing.bias(pending)[..]), &device);
             block.moe.router = block.moe.router.clone().with_bias(bias);
         }
         self

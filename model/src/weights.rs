@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
-use burn::tensor::{Tensor, TensorData};
+use burn::tensor::{Gradients, Tensor, TensorData};
 
 use crate::error::ModelError;
 
@@ -44,6 +44,13 @@ pub fn export<M: Module>(model: &M) -> BTreeMap<String, TensorData> {
     values
 }
 
+/// The gradient of every parameter that `grads` has one for, by path; taken out of `grads`.
+pub fn gradients<M: Module>(model: &M, grads: &mut Gradients) -> BTreeMap<String, TensorData> {
+    let mut taker = Taker { path: Vec::new(), grads, taken: BTreeMap::new() };
+    model.visit(&mut taker);
+    taker.taken
+}
+
 /// The model with the values that `source` gives for each path.
 ///
 /// # Errors
@@ -78,6 +85,28 @@ impl<F: FnMut(&str, ParamData<'_>)> ModuleVisitor for Visitor<F> {
         let shape = param.val().dims().to_vec();
         let read = || param.val().inner().into_data();
         (self.each)(&self.path.join("."), ParamData { shape, read: &read });
+    }
+}
+
+struct Taker<'a> {
+    path: Vec<String>,
+    grads: &'a mut Gradients,
+    taken: BTreeMap<String, TensorData>,
+}
+
+impl ModuleVisitor for Taker<'_> {
+    fn enter_module(&mut self, name: &str, _: &str) {
+        self.path.push(name.to_owned());
+    }
+
+    fn exit_module(&mut self, _: &str, _: &str) {
+        self.path.pop();
+    }
+
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        if let Some(grad) = param.val().grad_remove(self.grads) {
+            self.taken.insert(self.path.join("."), grad.into_data());
+        }
     }
 }
 

@@ -1,0 +1,5 @@
+//! What the tests of several crates share: golden cases and comparisons.
+
+pub mod compare;
+pub mod golden;
+pub mod names;

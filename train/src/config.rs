@@ -244,7 +244,11 @@ impl RunConfig {
             return Err(TrainError::config("log.every", 0, "at least 1"));
         }
         if self.data.store.is_some() && !self.data.sources.is_empty() {
-            return Err(TrainError::config("data.store", "given beside `data.sources`", "one of them"));
+            return Err(TrainError::config(
+                "data.store",
+                "given beside `data.sources`",
+                "one of them",
+            ));
         }
         Ok(())
     }

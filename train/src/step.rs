@@ -168,11 +168,12 @@ impl Sums {
             return;
         }
         let so_far = std::mem::take(&mut self.layers);
-        let merged = so_far.into_iter().zip(layers).map(|((mut report, margins), (more, other))| {
-            report.counts += more.counts;
-            report.routing.add(&more.routing);
-            (report, balancing.merge(margins, other))
-        });
+        let merged =
+            so_far.into_iter().zip(layers).map(|((mut report, margins), (more, other))| {
+                report.counts += more.counts;
+                report.routing.add(&more.routing);
+                (report, balancing.merge(margins, other))
+            });
         self.layers = merged.collect();
     }
 }

@@ -105,8 +105,13 @@ fn sort_by_expert(
     }
     let assignments = (num_tokens * k) as u64;
     let kept = kept as u64;
-    let counts =
-        DispatchCounts { assignments, padding: assignments - kept, valid: kept, kept, ..Default::default() };
+    let counts = DispatchCounts {
+        assignments,
+        padding: assignments - kept,
+        valid: kept,
+        kept,
+        ..Default::default()
+    };
     Ok(Sorted {
         row_of: TensorData::new(row_of, [num_tokens, k]),
         assignment_of: TensorData::new(assignment_of, [kept as usize]),
@@ -120,7 +125,8 @@ fn valid_assignments<'a>(
     token_valid: &'a [bool],
     k: usize,
 ) -> impl Iterator<Item = (usize, usize, i32)> + 'a {
-    let of_token = move |token: usize| (0..k).map(move |slot| (token, slot, selected[token * k + slot]));
+    let of_token =
+        move |token: usize| (0..k).map(move |slot| (token, slot, selected[token * k + slot]));
     (0..token_valid.len()).filter(|&token| token_valid[token]).flat_map(of_token)
 }
 

@@ -14,9 +14,9 @@ impl<B: CombineWeightsKernel> Backward<B, 1> for CombineWeightsBackward {
 
     fn backward(self, ops: Ops<Self::State, 1>, grads: &mut Gradients, _: &mut Checkpointer) {
         let grad = grads.consume::<B>(&ops.node);
-        let (logits, selected, sum) = ops.state;
         let [parent] = ops.parents;
         if let Some(parent) = parent {
+            let (logits, selected, sum) = ops.state;
             grads.register::<B>(parent.id, B::backward(logits, selected, sum, grad));
         }
     }

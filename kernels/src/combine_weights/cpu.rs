@@ -5,26 +5,27 @@ use rayon::prelude::*;
 use super::{CombineWeightsKernel, EPSILON};
 use crate::flex::{contiguous, dims, float_tensor, floats, integers};
 use crate::parallel::ROW_BLOCK;
-use crate::simd::sigmoid_in_place;
 
 impl CombineWeightsKernel for Flex {
     fn forward(logits: FlexTensor, selected: FlexTensor, sum: f64) -> FlexTensor {
         let logits = contiguous(logits);
-        let ([_, experts], [rows, k]) = (dims(&logits), dims(&selected));
-        let (logits, selected) = (floats(&logits), ids(selected, experts));
-        let mut out = vec![0.0; rows * k];
-        out.par_chunks_mut((ROW_BLOCK * k).max(1))
-            .zip(selected.par_chunks((ROW_BLOCK * k).max(1)))
-            .zip(logits.par_chunks(ROW_BLOCK * experts))
-            .for_each(|((out, selected), logits)| {
-                let rows = out.chunks_mut(k).zip(selected.chunks(k)).zip(logits.chunks(experts));
-                for ((out, selected), logits) in rows {
-                    let total = sigmoids(logits, selected, out);
-                    let scale = sum as f32 / total;
-                    out.iter_mut().for_each(|weight| *weight *= scale);
+        let ([t, e], [_, k]) = (dims(&logits), dims(&selected));
+        let selected = checked(selected, e);
+        let mut out = vec![0.0; t * k];
+        if out.is_empty() || e == 0 {
+            return float_tensor(out, [t, k]);
+        }
+        out.par_chunks_mut(k * ROW_BLOCK)
+            .zip(floats(&logits).par_chunks(e * ROW_BLOCK))
+            .zip(selected.par_chunks(k * ROW_BLOCK))
+            .for_each(|((out, logits), selected)| {
+                let rows = out.chunks_mut(k).zip(logits.chunks(e)).zip(selected.chunks(k));
+                for ((out, logits), selected) in rows {
+                    let scale = sum as f32 / sigmoids(logits, selected, out);
+                    out.iter_mut().for_each(|s| *s *= scale);
                 }
             });
-        float_tensor(out, [rows, k])
+        float_tensor(out, [t, k])
     }
 
     fn backward(
@@ -34,59 +35,58 @@ impl CombineWeightsKernel for Flex {
         grad: FlexTensor,
     ) -> FlexTensor {
         let (logits, grad) = (contiguous(logits), contiguous(grad));
-        let ([_, experts], [rows, k]) = (dims(&logits), dims(&selected));
-        let (logits, selected, grad) = (floats(&logits), ids(selected, experts), floats(&grad));
-        let mut dlogits = vec![0.0; rows * experts];
+        let ([t, e], [_, k]) = (dims(&logits), dims(&selected));
+        let selected = checked(selected, e);
+        let mut dlogits = vec![0.0; t * e];
+        if selected.is_empty() || e == 0 {
+            return float_tensor(dlogits, [t, e]);
+        }
         dlogits
-            .par_chunks_mut(ROW_BLOCK * experts)
-            .zip(selected.par_chunks((ROW_BLOCK * k).max(1)))
-            .zip(logits.par_chunks(ROW_BLOCK * experts))
-            .zip(grad.par_chunks((ROW_BLOCK * k).max(1)))
-            .for_each(|(((dlogits, selected), logits), grad)| {
+            .par_chunks_mut(e * ROW_BLOCK)
+            .zip(floats(&logits).par_chunks(e * ROW_BLOCK))
+            .zip(selected.par_chunks(k * ROW_BLOCK))
+            .zip(floats(&grad).par_chunks(k * ROW_BLOCK))
+            .for_each(|(((dlogits, logits), selected), grad)| {
                 let mut s = vec![0.0; k];
-                let rows = dlogits.chunks_mut(experts).zip(logits.chunks(experts));
-                let picks = selected.chunks(k).zip(grad.chunks(k));
-                for ((dlogits, logits), (selected, grad)) in rows.zip(picks) {
+                let rows = dlogits.chunks_mut(e).zip(logits.chunks(e));
+                let rows = rows.zip(selected.chunks(k)).zip(grad.chunks(k));
+                for (((dlogits, logits), selected), grad) in rows {
                     let total = sigmoids(logits, selected, &mut s);
-                    backward_row(&s, selected, grad, (sum as f32, total), dlogits);
+                    backward_row(sum as f32, total, &s, selected, grad, dlogits);
                 }
             });
-        float_tensor(dlogits, [rows, experts])
+        float_tensor(dlogits, [t, e])
     }
 }
 
-/// The selected ids, each checked to be an expert or -1.
-fn ids(selected: FlexTensor, experts: usize) -> Vec<i32> {
-    let [_, k] = dims(&selected);
+/// The ids, each -1 or a column of `logits`.
+fn checked(selected: FlexTensor, e: usize) -> Vec<i32> {
     let selected = integers(selected);
-    if let Some(at) = selected.iter().position(|&id| id < -1 || id >= experts as i32) {
-        let (id, row) = (selected[at], at / k);
-        panic!("combine_weights: `selected` has id {id} in row {row}, needed -1 to {}", experts - 1)
+    for (index, &id) in selected.iter().enumerate() {
+        assert!(
+            id >= -1 && i64::from(id) < e as i64,
+            "combine_weights: `selected[{index}]` is {id}, needed -1 to {}",
+            e as i64 - 1
+        );
     }
     selected
 }
 
-/// Writes the sigmoids of the selected logits, 0 for none, and returns their sum plus epsilon.
-fn sigmoids(logits: &[f32], selected: &[i32], out: &mut [f32]) -> f32 {
-    for (out, &id) in out.iter_mut().zip(selected) {
-        *out = if id < 0 { f32::NEG_INFINITY } else { logits[id as usize] };
+/// Fills `s` with the sigmoids of the selected logits, 0 for no expert; returns their sum + 1e-9.
+fn sigmoids(logits: &[f32], selected: &[i32], s: &mut [f32]) -> f32 {
+    for (s, &id) in s.iter_mut().zip(selected) {
+        *s = if id < 0 { 0.0 } else { 1.0 / (1.0 + (-logits[id as usize]).exp()) };
     }
-    sigmoid_in_place(out);
-    out.iter().sum::<f32>() + EPSILON
+    s.iter().sum::<f32>() + EPSILON as f32
 }
 
-/// With w = sum s / total: ds = (dw - dw.s / total) sum / total, dlogit += ds s (1 - s).
-fn backward_row(
-    s: &[f32],
-    selected: &[i32],
-    dw: &[f32],
-    (sum, total): (f32, f32),
-    dlogits: &mut [f32],
-) {
-    let mean = dw.iter().zip(s).map(|(dw, s)| dw * s).sum::<f32>() / total;
-    for ((&id, s), dw) in selected.iter().zip(s).zip(dw) {
-        if id >= 0 {
-            dlogits[id as usize] += sum / total * (dw - mean) * s * (1.0 - s);
-        }
+/// With T the total: dlogit_j = sum / T (dw_j - dw . s / T) s_j (1 - s_j); an id that occurs twice
+/// gets both.
+fn backward_row(sum: f32, total: f32, s: &[f32], ids: &[i32], dw: &[f32], dlogits: &mut [f32]) {
+    // A slot without an expert has s = 0, but its gradient may be infinite or NaN.
+    let chosen = || ids.iter().zip(s).zip(dw).filter(|((id, _), _)| **id >= 0);
+    let pull = chosen().map(|((_, s), dw)| s * dw).sum::<f32>() / total;
+    for ((&id, s), dw) in chosen() {
+        dlogits[id as usize] += sum / total * (dw - pull) * s * (1.0 - s);
     }
 }

@@ -1,4 +1,4 @@
-//! The weights with which a token adds up the outputs of its experts.
+//! The weights with which a token sums the outputs of its experts.
 
 mod autodiff;
 mod cpu;
@@ -10,26 +10,24 @@ use burn::tensor::{Int, Tensor};
 
 use crate::bridge::{Bridge, gradient, leaf};
 
-/// Keeps the division defined for a token without experts.
-const EPSILON: f32 = 1e-9;
+/// Keeps the weights finite where every chosen sigmoid is zero.
+const EPSILON: f64 = 1e-9;
 
-/// `sum * s_j / (sum over j of s_j + 1e-9)` with `s_j` the sigmoid of the logit of the jth
-/// selected expert. An id of -1 (no expert) has weight 0 and no gradient.
+/// `sum * s_j / (sum over j of s_j + 1e-9)` with `s_j = sigmoid(logits[t, selected[t, j]])`.
+/// A slot with id -1 has weight 0, no part in the sum and no gradient.
 ///
 /// # Shapes
-/// `logits` [tokens, experts], `selected` [tokens, k], result [tokens, k].
+/// `logits` [t, e], `selected` [t, k], result [t, k].
 ///
 /// # Panics
-/// If the tokens differ; on the CPU also if an id is neither -1 nor an expert.
+/// If `selected` does not have a row for each row of `logits`; on a CPU also if an id is outside
+/// -1 to e - 1. Other backends read such an id as -1.
 ///
 /// # Source
-/// SPEC section 2, routed experts, item 3 (where `sum` is 2.5).
+/// SPEC section 2, routed experts, item 3; the recipe's `sum` is 2.5.
 pub fn combine_weights(logits: Tensor<2>, selected: Tensor<2, Int>, sum: f64) -> Tensor<2> {
-    let ([rows, _], found) = (logits.dims(), selected.dims());
-    assert!(
-        found[0] == rows,
-        "combine_weights: `selected` has shape {found:?}, needed [{rows}, k] as `logits`"
-    );
+    let ([t, _], [found, _]) = (logits.dims(), selected.dims());
+    assert_eq!(found, t, "combine_weights: `selected` has {found} rows, needed {t} as in `logits`");
     Tensor::from_dispatch(Dispatch::combine_weights(
         logits.into_dispatch(),
         selected.into_dispatch(),
@@ -39,10 +37,12 @@ pub fn combine_weights(logits: Tensor<2>, selected: Tensor<2, Int>, sum: f64) ->
 
 /// The meaning of [`combine_weights`](self::combine_weights()) in plain tensor operations.
 pub fn reference(logits: Tensor<2>, selected: Tensor<2, Int>, sum: f64) -> Tensor<2> {
-    let none = selected.clone().lower_elem(0);
-    let s = sigmoid(logits.gather(1, selected.clamp_min(0))).mask_fill(none, 0.0);
+    let [_, e] = logits.dims();
+    let none =
+        selected.clone().lower_elem(0).bool_or(selected.clone().greater_equal_elem(e as i64));
+    let s = sigmoid(logits.gather(1, selected.mask_fill(none.clone(), 0))).mask_fill(none, 0.0);
     let total = s.clone().sum_dim(1).add_scalar(EPSILON);
-    (s / total).mul_scalar(sum)
+    s.mul_scalar(sum) / total
 }
 
 /// The operation as Burn dispatches it.
@@ -67,7 +67,7 @@ pub trait CombineWeightsKernel: Bridge {
         Self::lower(reference(Self::lift(logits), Self::lift_int(selected), sum))
     }
 
-    /// The gradient of `logits` for the gradient of the result.
+    /// The gradient of `logits`, zero where not selected, for the gradient of the result.
     fn backward(
         logits: FloatTensor<Self>,
         selected: IntTensor<Self>,
@@ -81,15 +81,21 @@ pub trait CombineWeightsKernel: Bridge {
     }
 }
 
-impl CombineWeightsOps for Flex {
-    fn combine_weights(
-        logits: FloatTensor<Self>,
-        selected: IntTensor<Self>,
-        sum: f64,
-    ) -> FloatTensor<Self> {
-        <Self as CombineWeightsKernel>::forward(logits, selected, sum)
-    }
+macro_rules! forward_op {
+    ($backend:ty) => {
+        impl CombineWeightsOps for $backend {
+            fn combine_weights(
+                logits: FloatTensor<Self>,
+                selected: IntTensor<Self>,
+                sum: f64,
+            ) -> FloatTensor<Self> {
+                <Self as CombineWeightsKernel>::forward(logits, selected, sum)
+            }
+        }
+    };
 }
+
+forward_op!(Flex);
 
 #[cfg(feature = "cube")]
 mod cube {
@@ -98,13 +104,5 @@ mod cube {
 
     impl CombineWeightsKernel for CubeBackend {}
 
-    impl CombineWeightsOps for CubeBackend {
-        fn combine_weights(
-            logits: FloatTensor<Self>,
-            selected: IntTensor<Self>,
-            sum: f64,
-        ) -> FloatTensor<Self> {
-            <Self as CombineWeightsKernel>::forward(logits, selected, sum)
-        }
-    }
+    forward_op!(CubeBackend);
 }

@@ -5,7 +5,7 @@ use burn::backend::flex::FlexTensor;
 use rayon::prelude::*;
 
 use super::{Activation, GatedKernel};
-use crate::flex::{contiguous, dims, float_tensor, floats};
+use crate::flex::{contiguous, dims, float_tensor, floats, floats_mut};
 use crate::parallel::{ELEMENT_BLOCK, ROW_BLOCK};
 use crate::simd::{Loop, MulAdd, dot, sigmoid, vectorised};
 
@@ -71,12 +71,13 @@ fn forward<G: Gate>(value: FlexTensor, gate: FlexTensor) -> FlexTensor {
     let ([rows, dim], [_, gate_dim]) = (dims(&value), dims(&gate));
     let mut out = vec![0.0; rows * dim];
     let (value, gate) = (floats(&value), floats(&gate));
+    let activation = PhantomData::<G>;
     if gate_dim == dim {
         out.par_chunks_mut(ELEMENT_BLOCK)
             .zip(value.par_chunks(ELEMENT_BLOCK))
             .zip(gate.par_chunks(ELEMENT_BLOCK))
             .for_each(|((out, value), gate)| {
-                vectorised(Forward::<G> { value, gate, out, activation: PhantomData });
+                vectorised(Forward { value, gate, out, activation });
             });
     } else {
         let block = (ROW_BLOCK * dim).max(1);
@@ -84,13 +85,7 @@ fn forward<G: Gate>(value: FlexTensor, gate: FlexTensor) -> FlexTensor {
             .zip(value.par_chunks(block))
             .zip(gate.par_chunks(ROW_BLOCK))
             .for_each(|((out, value), gate)| {
-                let rows = out.chunks_mut(dim).zip(value.chunks(dim)).zip(gate);
-                for ((out, value), &gate) in rows {
-                    let (factor, _) = vectorised(One::<G>(gate, PhantomData));
-                    for (out, value) in out.iter_mut().zip(value) {
-                        *out = value * factor;
-                    }
-                }
+                vectorised(RowForward { value, gate, out, activation });
             });
     }
     float_tensor(out, [rows, dim])
@@ -101,53 +96,28 @@ fn backward<G: Gate>(
     gate: FlexTensor,
     grad: FlexTensor,
 ) -> (FlexTensor, FlexTensor) {
-    let (value, gate, grad) = (contiguous(value), contiguous(gate), contiguous(grad));
+    let (value, gate, mut dvalue) = (contiguous(value), contiguous(gate), contiguous(grad));
     let ([rows, dim], [_, gate_dim]) = (dims(&value), dims(&gate));
-    let (mut dvalue, mut dgate) = (vec![0.0; rows * dim], vec![0.0; rows * gate_dim]);
-    let (value, gate, grad) = (floats(&value), floats(&gate), floats(&grad));
+    let mut dgate = vec![0.0; rows * gate_dim];
+    let (value, gate, grad) = (floats(&value), floats(&gate), floats_mut(&mut dvalue));
+    let activation = PhantomData::<G>;
     if gate_dim == dim {
-        (dvalue.par_chunks_mut(ELEMENT_BLOCK), dgate.par_chunks_mut(ELEMENT_BLOCK))
+        (grad.par_chunks_mut(ELEMENT_BLOCK), dgate.par_chunks_mut(ELEMENT_BLOCK))
             .into_par_iter()
-            .zip(value.par_chunks(ELEMENT_BLOCK))
-            .zip(gate.par_chunks(ELEMENT_BLOCK))
-            .zip(grad.par_chunks(ELEMENT_BLOCK))
-            .for_each(|((((dvalue, dgate), value), gate), grad)| {
-                let activation = PhantomData::<G>;
-                vectorised(BackwardLoop { value, gate, grad, dvalue, dgate, activation });
+            .zip(value.par_chunks(ELEMENT_BLOCK).zip(gate.par_chunks(ELEMENT_BLOCK)))
+            .for_each(|((dvalue, dgate), (value, gate))| {
+                vectorised(Backward { value, gate, dvalue, dgate, activation });
             });
     } else {
         let block = (ROW_BLOCK * dim).max(1);
-        (dvalue.par_chunks_mut(block), dgate.par_chunks_mut(ROW_BLOCK))
+        (grad.par_chunks_mut(block), dgate.par_chunks_mut(ROW_BLOCK))
             .into_par_iter()
-            .zip(value.par_chunks(block))
-            .zip(gate.par_chunks(ROW_BLOCK))
-            .zip(grad.par_chunks(block))
-            .for_each(|((((dvalue, dgate), value), gate), grad)| {
-                let rows = dvalue.chunks_mut(dim).zip(value.chunks(dim)).zip(grad.chunks(dim));
-                for (((dvalue, value), grad), (dgate, &gate)) in
-                    rows.zip(dgate.iter_mut().zip(gate))
-                {
-                    let (factor, slope) = vectorised(One::<G>(gate, PhantomData));
-                    *dgate = slope * dot(value, grad);
-                    for (dvalue, grad) in dvalue.iter_mut().zip(grad) {
-                        *dvalue = grad * factor;
-                    }
-                }
+            .zip(value.par_chunks(block).zip(gate.par_chunks(ROW_BLOCK)))
+            .for_each(|((dvalue, dgate), (value, gate))| {
+                vectorised(RowBackward { value, gate, dvalue, dgate, activation });
             });
     }
-    (float_tensor(dvalue, [rows, dim]), float_tensor(dgate, [rows, gate_dim]))
-}
-
-/// The activation of a single gate, rounded as in the loops.
-struct One<G>(f32, PhantomData<G>);
-
-impl<G: Gate> Loop for One<G> {
-    type Output = (f32, f32);
-
-    #[inline(always)]
-    fn run<M: MulAdd>(self) -> (f32, f32) {
-        G::of::<M>(self.0)
-    }
+    (dvalue, float_tensor(dgate, [rows, gate_dim]))
 }
 
 struct Forward<'a, G> {
@@ -168,27 +138,76 @@ impl<G: Gate> Loop for Forward<'_, G> {
     }
 }
 
-/// With the activation f: dvalue = dy f(gate), dgate = dy value f'(gate).
-struct BackwardLoop<'a, G> {
+/// From dy to dvalue in place: with the activation f, dgate = dy value f'(gate) and
+/// dvalue = dy f(gate).
+struct Backward<'a, G> {
     value: &'a [f32],
     gate: &'a [f32],
-    grad: &'a [f32],
     dvalue: &'a mut [f32],
     dgate: &'a mut [f32],
     activation: PhantomData<G>,
 }
 
-impl<G: Gate> Loop for BackwardLoop<'_, G> {
+impl<G: Gate> Loop for Backward<'_, G> {
     type Output = ();
 
     #[inline(always)]
     fn run<M: MulAdd>(self) {
         let outputs = self.dvalue.iter_mut().zip(self.dgate);
-        let inputs = self.value.iter().zip(self.gate).zip(self.grad);
-        for ((dvalue, dgate), ((value, gate), grad)) in outputs.zip(inputs) {
+        for ((dvalue, dgate), (value, gate)) in outputs.zip(self.value.iter().zip(self.gate)) {
             let (factor, slope) = G::of::<M>(*gate);
-            *dvalue = grad * factor;
-            *dgate = grad * value * slope;
+            *dgate = *dvalue * value * slope;
+            *dvalue *= factor;
+        }
+    }
+}
+
+/// [`Forward`] with a gate for each row.
+struct RowForward<'a, G> {
+    value: &'a [f32],
+    gate: &'a [f32],
+    out: &'a mut [f32],
+    activation: PhantomData<G>,
+}
+
+impl<G: Gate> Loop for RowForward<'_, G> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<M: MulAdd>(self) {
+        let dim = self.value.len() / self.gate.len();
+        let rows = self.out.chunks_exact_mut(dim).zip(self.value.chunks_exact(dim));
+        for ((out, value), gate) in rows.zip(self.gate) {
+            let (factor, _) = G::of::<M>(*gate);
+            for (out, value) in out.iter_mut().zip(value) {
+                *out = value * factor;
+            }
+        }
+    }
+}
+
+/// [`Backward`] with a gate for each row: dgate = f'(gate) dy.value.
+struct RowBackward<'a, G> {
+    value: &'a [f32],
+    gate: &'a [f32],
+    dvalue: &'a mut [f32],
+    dgate: &'a mut [f32],
+    activation: PhantomData<G>,
+}
+
+impl<G: Gate> Loop for RowBackward<'_, G> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<M: MulAdd>(self) {
+        let dim = self.value.len() / self.gate.len();
+        let rows = self.dvalue.chunks_exact_mut(dim).zip(self.value.chunks_exact(dim));
+        for ((dvalue, value), (dgate, gate)) in rows.zip(self.dgate.iter_mut().zip(self.gate)) {
+            let (factor, slope) = G::of::<M>(*gate);
+            *dgate = slope * dot::<M>(value, dvalue);
+            for dvalue in dvalue {
+                *dvalue *= factor;
+            }
         }
     }
 }

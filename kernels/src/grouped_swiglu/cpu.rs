@@ -6,6 +6,7 @@ use rayon::prelude::*;
 use super::{GroupedSwigluKernel, Groups, Inputs, PreActivations};
 use crate::flex::{contiguous, dims, float_tensor, floats};
 use crate::matmul::{Matrix, multiply};
+use crate::simd::sigmoid_in_place;
 
 /// Rows of a task. Large enough that reading a group's matrices again costs little, small enough
 /// that one popular expert does not keep the other threads waiting.
@@ -137,13 +138,6 @@ fn activation_backward(
         *hidden = silu * up;
         *d_gate = dh * up * s * (1.0 + gate * (1.0 - s));
         *d_up = dh * silu;
-    }
-}
-
-// To be replaced by the vector version of `simd.rs`.
-fn sigmoid_in_place(values: &mut [f32]) {
-    for value in values {
-        *value = 1.0 / (1.0 + (-*value).exp());
     }
 }
 

@@ -3,7 +3,7 @@ use burn::backend::flex::FlexTensor;
 use rayon::prelude::*;
 
 use super::SiluKernel;
-use crate::flex::{contiguous, dims, float_tensor, floats};
+use crate::flex::{contiguous, dims, float_tensor, floats, floats_mut};
 use crate::parallel::ELEMENT_BLOCK;
 use crate::simd::{Loop, MulAdd, sigmoid, vectorised};
 
@@ -19,14 +19,12 @@ impl SiluKernel for Flex {
     }
 
     fn backward(x: FlexTensor, grad: FlexTensor) -> FlexTensor {
-        let (x, grad) = (contiguous(x), contiguous(grad));
-        let [rows, dim] = dims(&x);
-        let mut dx = vec![0.0; rows * dim];
-        dx.par_chunks_mut(ELEMENT_BLOCK)
+        let (x, mut dx) = (contiguous(x), contiguous(grad));
+        floats_mut(&mut dx)
+            .par_chunks_mut(ELEMENT_BLOCK)
             .zip(floats(&x).par_chunks(ELEMENT_BLOCK))
-            .zip(floats(&grad).par_chunks(ELEMENT_BLOCK))
-            .for_each(|((dx, x), grad)| vectorised(Backward { x, grad, dx }));
-        float_tensor(dx, [rows, dim])
+            .for_each(|(dx, x)| vectorised(Backward { x, dx }));
+        dx
     }
 }
 
@@ -46,10 +44,9 @@ impl Loop for Forward<'_> {
     }
 }
 
-/// With s = sigmoid(x): dx = dy s (1 + x (1 - s)).
+/// From dy to dx in place: with s = sigmoid(x), dx = dy s (1 + x (1 - s)).
 struct Backward<'a> {
     x: &'a [f32],
-    grad: &'a [f32],
     dx: &'a mut [f32],
 }
 
@@ -58,9 +55,9 @@ impl Loop for Backward<'_> {
 
     #[inline(always)]
     fn run<M: MulAdd>(self) {
-        for ((dx, &x), &grad) in self.dx.iter_mut().zip(self.x).zip(self.grad) {
+        for (dx, &x) in self.dx.iter_mut().zip(self.x) {
             let s = sigmoid::<M>(x);
-            *dx = grad * s * (1.0 + x * (1.0 - s));
+            *dx *= s * (1.0 + x * (1.0 - s));
         }
     }
 }

@@ -9,44 +9,61 @@ use crate::parallel::ROW_BLOCK;
 impl TopKKernel for Flex {
     fn forward(scores: FlexTensor, k: usize) -> (FlexTensor, FlexTensor) {
         let scores = contiguous(scores);
-        let [rows, columns] = dims(&scores);
-        let (mut selected, mut next) = (vec![0; rows * k], vec![0.0; rows]);
-        (selected.par_chunks_mut(ROW_BLOCK * k), next.par_chunks_mut(ROW_BLOCK))
-            .into_par_iter()
-            .zip(floats(&scores).par_chunks(ROW_BLOCK * columns))
+        let [t, e] = dims(&scores);
+        let (mut selected, mut next) = (vec![0; t * k], vec![0.0; t]);
+        selected
+            .par_chunks_mut(k * ROW_BLOCK)
+            .zip(next.par_chunks_mut(ROW_BLOCK))
+            .zip(floats(&scores).par_chunks(e * ROW_BLOCK))
             .for_each(|((selected, next), scores)| {
-                let mut best = Vec::with_capacity(k + 2);
-                let rows = selected.chunks_mut(k).zip(next).zip(scores.chunks(columns));
+                let mut best = Best::new(k + 1);
+                let rows = selected.chunks_mut(k).zip(next).zip(scores.chunks(e));
                 for ((selected, next), scores) in rows {
-                    *next = choose(scores, &mut best, selected);
+                    // Not `all`: without an early exit the loop vectorises.
+                    if scores.iter().fold(true, |ordered, score| ordered & score.is_finite()) {
+                        best.scan(scores);
+                        selected.copy_from_slice(&best.ids[..k]);
+                        *next = best.scores[k];
+                    } else {
+                        selected.fill(-1);
+                        *next = f32::NAN;
+                    }
                 }
             });
-        (int_tensor(selected, [rows, k]), float_tensor(next, [rows]))
+        (int_tensor(selected, [t, k]), float_tensor(next, [t]))
     }
 }
 
-/// Writes the ids of the largest scores and returns the first that did not make it. `best` holds
-/// the candidates seen so far, largest first.
-fn choose(scores: &[f32], best: &mut Vec<(f32, i32)>, selected: &mut [i32]) -> f32 {
-    if !scores.iter().fold(true, |finite, score| finite & score.is_finite()) {
-        selected.fill(-1);
-        return f32::NAN;
+/// The best scores of a row so far, largest first.
+struct Best {
+    scores: Vec<f32>,
+    ids: Vec<i32>,
+}
+
+impl Best {
+    fn new(len: usize) -> Self {
+        Self { scores: vec![0.0; len], ids: vec![-1; len] }
     }
-    best.clear();
-    let mut last = f32::NEG_INFINITY;
-    for (id, &score) in scores.iter().enumerate() {
-        // Not `>=`: of equal scores the earlier id stays ahead.
-        if score > last {
-            let place = best.iter().rposition(|&(other, _)| other >= score).map_or(0, |p| p + 1);
-            best.insert(place, (score, id as i32));
-            best.truncate(selected.len() + 1);
-            if best.len() > selected.len() {
-                last = best[selected.len()].0;
+
+    /// Ids rise, and an equal score does not displace one that is there: the lowest id stays first.
+    fn scan(&mut self, row: &[f32]) {
+        self.scores.fill(f32::NEG_INFINITY);
+        let last = self.scores.len() - 1;
+        for (id, &score) in row.iter().enumerate() {
+            if score > self.scores[last] {
+                self.insert(id as i32, score);
             }
         }
     }
-    for (selected, (_, id)) in selected.iter_mut().zip(best.iter()) {
-        *selected = *id;
+
+    fn insert(&mut self, id: i32, score: f32) {
+        let mut slot = self.scores.len() - 1;
+        while slot > 0 && self.scores[slot - 1] < score {
+            self.scores[slot] = self.scores[slot - 1];
+            self.ids[slot] = self.ids[slot - 1];
+            slot -= 1;
+        }
+        self.scores[slot] = score;
+        self.ids[slot] = id;
     }
-    last
 }

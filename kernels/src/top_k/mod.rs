@@ -1,4 +1,4 @@
-//! The largest scores of every row and the first that did not make it.
+//! The `k` largest scores of every row and the value that follows them.
 
 mod cpu;
 
@@ -8,82 +8,71 @@ use burn::tensor::{Int, Tensor};
 
 use crate::bridge::Bridge;
 
-/// What [`top_k`](self::top_k()) chose; outside every autodiff graph.
-#[derive(Clone, Debug)]
+/// What [`top_k`](self::top_k()) finds; outside every autodiff graph.
+#[derive(Debug, Clone)]
 pub struct TopK {
-    /// Column ids of the k largest scores of each row, largest first; [rows, k].
+    /// The ids of the `k` largest scores of each row [t, k], largest first.
     pub selected: Tensor<2, Int>,
-    /// The (k+1)th largest score of each row; [rows].
+    /// The score that comes after them [t]: the (k + 1)th largest of the row.
     pub next: Tensor<1>,
 }
 
-/// The k largest scores of every row, and the (k+1)th as a value. Of equal scores the lowest id
-/// comes first.
+/// The ids of the `k` largest scores of each row, largest first, and the (k + 1)th largest score.
+/// Of equal scores the one with the lowest id comes first.
 ///
-/// A row with a score that is not finite has no order to trust: its ids are all -1 and its `next`
-/// is NaN, so that no expert is chosen for it by accident. A tracked `scores` is taken by value;
-/// nothing flows back.
+/// A row in which any score is NaN or infinite has no order to speak of: all its ids are -1 and
+/// its `next` is NaN, so that no expert is chosen at random. Nothing is differentiated; a tracked
+/// `scores` is taken out of its graph.
 ///
 /// # Shapes
-/// `scores` [tokens, experts], `selected` [tokens, k], `next` [tokens].
+/// `scores` [t, e], `selected` [t, k], `next` [t].
 ///
 /// # Panics
-/// If k is 0, or if a row has fewer than k + 1 scores.
+/// Unless 1 <= k < e, since `next` needs a score that was not selected.
 ///
 /// # Source
 /// SPEC section 2, routed experts, item 2.
 pub fn top_k(scores: Tensor<2>, k: usize) -> TopK {
-    check(&scores, k);
+    let [_, e] = scores.dims();
+    assert!(
+        (1..e).contains(&k),
+        "top_k: `k` is {k}, needed at least 1 and less than the {e} columns of `scores`"
+    );
     let (selected, next) = Dispatch::top_k(scores.inner().into_dispatch(), k);
     TopK { selected: Tensor::from_dispatch(selected), next: Tensor::from_dispatch(next) }
 }
 
-fn check(scores: &Tensor<2>, k: usize) -> [usize; 2] {
-    let [rows, columns] = scores.dims();
-    assert!(
-        k >= 1 && k < columns,
-        "top_k: `k` is {k} for `scores` of shape [{rows}, {columns}], needed 1 to {}",
-        columns.saturating_sub(1)
-    );
-    [rows, columns]
-}
-
-/// The meaning of [`top_k`](self::top_k()) in plain tensor operations: k + 1 times the maximum.
+/// The meaning of [`top_k`](self::top_k()) in plain tensor operations: k + 1 times the maximum,
+/// with what was found before taken out.
 pub fn reference(scores: Tensor<2>, k: usize) -> TopK {
-    let [rows, columns] = check(&scores, k);
-    let scores = scores.inner();
-    let untrusted = scores.clone().is_finite().bool_not().any_dim(1);
-    let mut rest = scores.mask_fill(untrusted.clone().expand([rows, columns]), 0.0);
-    let ids = Tensor::<1, Int>::arange(0..columns as i64, &rest.device())
-        .unsqueeze::<2>()
-        .expand([rows, columns]);
-    let mut selected = Vec::with_capacity(k);
-    let mut next = rest.clone().max_dim(1);
+    let ([t, e], device) = (scores.dims(), scores.device());
+    let unordered = scores.clone().is_finite().bool_not().any_dim(1);
+    let ids = Tensor::<1, Int>::arange(0..e as i64, &device).reshape([1, e]).expand([t, e]);
+    let (mut left, mut selected) = (scores, Vec::with_capacity(k));
     for _ in 0..k {
-        let smaller = rest.clone().lower(next.expand([rows, columns]));
-        let id = ids.clone().mask_fill(smaller, columns as i64).min_dim(1);
-        let taken = ids.clone().equal(id.clone().expand([rows, columns]));
-        rest = rest.mask_fill(taken, f32::NEG_INFINITY);
-        next = rest.clone().max_dim(1);
+        let best = left.clone().max_dim(1).expand([t, e]);
+        let id = ids.clone().mask_fill(left.clone().lower(best), e as i64).min_dim(1);
+        left = left.mask_fill(ids.clone().equal(id.clone().expand([t, e])), f32::NEG_INFINITY);
         selected.push(id);
     }
-    let selected = Tensor::cat(selected, 1).mask_fill(untrusted.clone().expand([rows, k]), -1);
-    TopK { selected, next: next.mask_fill(untrusted, f32::NAN).squeeze_dim(1) }
+    let next = left.max_dim(1).mask_fill(unordered.clone(), f32::NAN);
+    let selected = Tensor::cat(selected, 1).mask_fill(unordered.expand([t, k]), -1);
+    TopK { selected, next: next.reshape([t]) }
 }
 
-/// The operation as Burn dispatches it; it has no gradient.
+/// The operation as Burn dispatches it. Without `Autodiff`: it has no gradient.
 #[backend_extension(Flex, Cube: cfg(feature = "cube"))]
 pub trait TopKOps: Backend {
-    /// See [`top_k`](self::top_k()).
+    /// See [`top_k`](self::top_k()): the ids, then the next score.
     fn top_k(scores: FloatTensor<Self>, k: usize) -> (IntTensor<Self>, FloatTensor<Self>);
 }
 
 /// What a backend computes; the default is the reference.
 pub trait TopKKernel: Bridge {
-    /// `selected` and `next`.
+    /// The ids, then the next score.
     fn forward(scores: FloatTensor<Self>, k: usize) -> (IntTensor<Self>, FloatTensor<Self>) {
-        let out = reference(Self::lift(scores), k);
-        (Self::lower_int(out.selected), Self::lower(out.next))
+        let TopK { selected, next } = reference(Self::lift(scores), k);
+        (Self::lower_int(selected), Self::lower(next))
     }
 }
 

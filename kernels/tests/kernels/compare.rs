@@ -3,12 +3,12 @@
 use burn::tensor::{Device, Tensor, TensorData};
 
 /// The device of the kernels under test.
-pub fn device() -> Device {
+pub(crate) fn device() -> Device {
     Device::flex()
 }
 
 /// Values in [-1, 1) that differ by `salt`; no generator, so a failure reproduces by eye.
-pub fn values(len: usize, salt: u64) -> Vec<f32> {
+pub(crate) fn values(len: usize, salt: u64) -> Vec<f32> {
     (0..len as u64)
         .map(|i| {
             let mut z =
@@ -21,18 +21,18 @@ pub fn values(len: usize, salt: u64) -> Vec<f32> {
 }
 
 /// A tensor of [`values`] outside any graph.
-pub fn tensor<const D: usize>(shape: [usize; D], salt: u64) -> Tensor<D> {
+pub(crate) fn tensor<const D: usize>(shape: [usize; D], salt: u64) -> Tensor<D> {
     let data = TensorData::new(values(shape.iter().product(), salt), shape);
     Tensor::from_data(data, &device())
 }
 
 /// A leaf whose gradient is wanted.
-pub fn leaf<const D: usize>(shape: [usize; D], salt: u64) -> Tensor<D> {
+pub(crate) fn leaf<const D: usize>(shape: [usize; D], salt: u64) -> Tensor<D> {
     Tensor::from_inner(tensor(shape, salt)).require_grad()
 }
 
 /// Fails unless the two differ by at most `tolerance` of the largest entry of `expected`.
-pub fn assert_close<const D: usize>(
+pub(crate) fn assert_close<const D: usize>(
     name: &str,
     found: Tensor<D>,
     expected: Tensor<D>,
@@ -51,7 +51,11 @@ pub fn assert_close<const D: usize>(
 }
 
 /// Fails unless the two are equal bit for bit.
-pub fn assert_same_bits<const D: usize>(name: &str, found: &Tensor<D>, expected: &Tensor<D>) {
+pub(crate) fn assert_same_bits<const D: usize>(
+    name: &str,
+    found: &Tensor<D>,
+    expected: &Tensor<D>,
+) {
     assert_eq!(found.dims(), expected.dims(), "{name}: shape");
     let bits = |tensor: &Tensor<D>| -> Vec<u32> {
         let values = tensor.clone().into_data().try_to_vec::<f32>().expect("f32");
@@ -61,14 +65,14 @@ pub fn assert_same_bits<const D: usize>(name: &str, found: &Tensor<D>, expected:
 }
 
 /// What `run` returns inside a pool of `threads` threads.
-pub fn in_pool<T: Send>(threads: usize, run: impl FnOnce() -> T + Send) -> T {
+pub(crate) fn in_pool<T: Send>(threads: usize, run: impl FnOnce() -> T + Send) -> T {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool");
     pool.install(run)
 }
 
 /// Fails unless `gradient` is the central difference of `loss` at `x`, within `tolerance` of the
 /// gradient's largest entry.
-pub fn assert_gradient<const D: usize>(
+pub(crate) fn assert_gradient<const D: usize>(
     name: &str,
     loss: impl Fn(Tensor<D>) -> Tensor<1>,
     x: Tensor<D>,

@@ -1,7 +1,7 @@
 use burn::tensor::Tensor;
 use fulmar_kernels::gated::{Activation, gated, head_gate, reference, sigmoid_gate, swiglu};
 
-use crate::compare::{assert_close, assert_same_bits, in_pool, leaf, tensor};
+use crate::compare::{assert_close, assert_gradient, assert_same_bits, in_pool, leaf, tensor};
 
 const ACTIVATIONS: [Activation; 3] =
     [Activation::Silu, Activation::Sigmoid, Activation::TwiceSigmoid];
@@ -46,6 +46,31 @@ fn gated_has_the_same_bits_in_every_run_and_on_any_number_of_threads() {
                 assert_same_bits("gated", found, expected);
             }
         }
+    }
+}
+
+#[test]
+fn its_gradients_are_finite_differences() {
+    for activation in ACTIVATIONS {
+        let (value, gate) = (leaf::<2>([3, 4], 1), leaf::<2>([3, 4], 2));
+        let grads = gated(value.clone(), gate.clone(), activation).sum().backward();
+        let dgate = gate.grad(&grads).expect("dgate");
+        let loss = |gate| gated(value.clone().inner(), gate, activation).sum();
+        assert_gradient("dgate", loss, gate.inner(), dgate, 1e-3);
+    }
+}
+
+#[test]
+fn a_gradient_that_another_branch_shares_is_not_overwritten() {
+    let branches = |op: Op, act: Activation| {
+        let (a, b) = (leaf::<2>([3, 4], 1), leaf::<2>([3, 4], 2));
+        let sum = op(a.clone(), b.clone(), act) + op(b.clone(), a.clone(), act);
+        let grads = (sum * Tensor::from_inner(tensor([3, 4], 3))).sum().backward();
+        [a.grad(&grads).expect("da"), b.grad(&grads).expect("db")]
+    };
+    let expected = branches(reference, Activation::Silu);
+    for (found, expected) in branches(gated, Activation::Silu).into_iter().zip(expected) {
+        assert_close("shared", found, expected, 1e-6);
     }
 }
 

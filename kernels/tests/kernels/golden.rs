@@ -35,7 +35,7 @@ impl Case {
 
 /// The optimizer cases: the project's own, or those of the folder `FULMAR_GOLDEN_DIR` and its
 /// direct subfolders.
-pub fn optimizer_cases() -> Vec<Case> {
+pub(crate) fn optimizer_cases() -> Vec<Case> {
     let own = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/golden/optimizer.safetensors");
     let files = match std::env::var_os("FULMAR_GOLDEN_DIR") {
         None => vec![PathBuf::from(own)],

@@ -1,11 +1,15 @@
 //! Every kernel against its reference: values and gradients.
 
 mod adam;
+mod attention;
 mod combine_weights;
 mod compare;
+mod cross_entropy;
 mod gated;
 mod golden;
 mod grouped_swiglu;
+mod muonh;
+mod newton_schulz;
 mod permute;
 mod rms_norm;
 mod short_conv;

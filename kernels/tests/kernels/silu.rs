@@ -1,7 +1,7 @@
 use burn::tensor::Tensor;
 use fulmar_kernels::silu::{reference, silu};
 
-use crate::compare::{assert_close, assert_same_bits, in_pool, leaf, tensor};
+use crate::compare::{assert_close, assert_gradient, assert_same_bits, in_pool, leaf, tensor};
 
 fn run(op: fn(Tensor<2>) -> Tensor<2>, rows: usize, dim: usize, flip: bool) -> [Tensor<2>; 2] {
     let view = |x: Tensor<2>| if flip { x.swap_dims(0, 1) } else { x };
@@ -32,4 +32,11 @@ fn silu_has_the_same_bits_in_every_run_and_on_any_number_of_threads() {
             assert_same_bits("silu", found, expected);
         }
     }
+}
+
+#[test]
+fn its_gradient_is_the_finite_difference() {
+    let x = leaf::<2>([3, 4], 1);
+    let gradient = x.grad(&silu(x.clone()).sum().backward()).expect("dx");
+    assert_gradient("dx", |x| silu(x).sum(), x.inner(), gradient, 1e-3);
 }

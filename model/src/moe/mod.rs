@@ -83,8 +83,11 @@ impl<R: Router> MoeLayer<R> {
         let dispatched =
             routed.dispatcher.dispatch(rows, routing.selected.clone(), routed.token_valid)?;
         let outputs = dispatched.waves.into_iter().map(|wave| self.experts.forward(wave)).collect();
-        let combined =
-            routed.dispatcher.combine(outputs, routing.combine_weights.clone(), dispatched.handle)?;
+        let combined = routed.dispatcher.combine(
+            outputs,
+            routing.combine_weights.clone(),
+            dispatched.handle,
+        )?;
 
         let mut out = self.latent.expand(combined.tokens);
         for expert in &self.shared {

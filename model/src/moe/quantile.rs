@@ -76,13 +76,17 @@ impl Balancing for QuantileBalancing {
             (MarginStats::Grid { grid, k }, MarginStats::Grid { grid: other, .. }) => {
                 MarginStats::Grid { grid: grid.merge(other, self.bins), k }
             }
-            _ => panic!("a one-pass histogram covers a whole step; several micro-batches need a grid"),
+            _ => panic!(
+                "a one-pass histogram covers a whole step; several micro-batches need a grid"
+            ),
         }
     }
 
     fn pending(&self, stats: &MarginStats) -> Vec<f32> {
         match stats {
-            MarginStats::OnePass { margins, tokens, k } => one_pass(margins, *tokens, *k, self.bins),
+            MarginStats::OnePass { margins, tokens, k } => {
+                one_pass(margins, *tokens, *k, self.bins)
+            }
             MarginStats::Grid { grid, k } => grid.quantiles(*k),
         }
     }

@@ -1,6 +1,6 @@
 //! Which experts a token is sent to, and with what weight.
 
-use burn::module::{Module, Param};
+use burn::module::{Module, ModuleDisplay, Param};
 use burn::tensor::{FloatDType, Int, Tensor};
 use fulmar_kernels::combine_weights::combine_weights;
 use fulmar_kernels::top_k::top_k;
@@ -10,7 +10,7 @@ use crate::init::Initializer;
 use crate::role::{Role, RoleTable, Roles};
 
 /// Chooses experts for tokens.
-pub trait Router: Module + Sync {
+pub trait Router: Module + ModuleDisplay + Sync {
     /// Routes `u` [t, d].
     fn route(&self, u: Tensor<2>) -> Routing;
 

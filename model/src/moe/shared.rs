@@ -2,7 +2,7 @@
 
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
-use fulmar_kernels::pointwise::swiglu;
+use fulmar_kernels::gated::swiglu;
 
 use crate::config::ModelConfig;
 use crate::init::Initializer;

@@ -45,8 +45,8 @@ pub fn newest(run: &Path) -> Result<Found, TrainError> {
     });
     candidates.sort();
     for path in candidates.into_iter().rev() {
-        let whole = Manifest::read(&path)
-            .and_then(|manifest| manifest.verify(&path).map(|()| manifest));
+        let whole =
+            Manifest::read(&path).and_then(|manifest| manifest.verify(&path).map(|()| manifest));
         match whole {
             Ok(manifest) => {
                 found.newest = Some((path, manifest));
@@ -208,7 +208,8 @@ impl TensorFile {
         let layer = |layer: usize| {
             let data = self.tensor(&layer.to_string());
             let data = data.filter(|data| data.num_elements() == config.model.num_experts);
-            let problem = || TrainError::checkpoint(&self.path, format!("no balance of layer {layer}"));
+            let problem =
+                || TrainError::checkpoint(&self.path, format!("no balance of layer {layer}"));
             Ok(data.ok_or_else(problem)?.iter::<f32>().collect())
         };
         (0..config.model.num_layers).map(layer).collect()

@@ -38,7 +38,8 @@ pub fn assemble(
             return Err(format!("experts {next}..{} are missing or held twice", take.start));
         }
         let dims = data.shape().to_vec();
-        if dims.first() != Some(&range.len()) || shape.as_ref().is_some_and(|s| s[..] != dims[1..]) {
+        if dims.first() != Some(&range.len()) || shape.as_ref().is_some_and(|s| s[..] != dims[1..])
+        {
             return Err(format!("slice {range:?} has shape {dims:?}"));
         }
         let stride = data.as_bytes().len() / range.len();

@@ -45,7 +45,12 @@ impl RateFit {
 
 impl Peaks {
     /// What `config` gives, completed from the budget (SPEC section 4).
-    pub fn new(config: &OptimizerConfig, tokens: u64, hidden_dim: usize, tokens_per_step: u64) -> Self {
+    pub fn new(
+        config: &OptimizerConfig,
+        tokens: u64,
+        hidden_dim: usize,
+        tokens_per_step: u64,
+    ) -> Self {
         let (n, b) = (tokens as f64, tokens_per_step as f64);
         let fitted = || config.rate_fit.peak_lr_adam(n, hidden_dim, b);
         let lr_adam = config.peak_lr_adam.unwrap_or_else(fitted);
@@ -82,7 +87,8 @@ mod tests {
 
     #[test]
     fn beta2_stays_between_its_bounds() {
-        let beta2 = |per_step| Peaks::new(&OptimizerConfig::default(), 1 << 40, 768, per_step).beta2;
+        let beta2 =
+            |per_step| Peaks::new(&OptimizerConfig::default(), 1 << 40, 768, per_step).beta2;
         assert_eq!(beta2(1_024), 0.9999);
         assert_eq!(beta2(11_264 * 4_096), 0.95);
         assert!((beta2(131_072) - 0.999).abs() < 1e-12);

@@ -68,7 +68,10 @@ impl OptimizerTable {
     /// # Errors
     /// [`TrainError::Role`] for a parameter without a role or a role without a parameter, and
     /// [`TrainError::RoleShape`] where a rule cannot apply to a shape.
-    pub fn new(roles: &RoleTable, shapes: &BTreeMap<String, Vec<usize>>) -> Result<Self, TrainError> {
+    pub fn new(
+        roles: &RoleTable,
+        shapes: &BTreeMap<String, Vec<usize>>,
+    ) -> Result<Self, TrainError> {
         for (path, _) in roles.iter() {
             if !shapes.contains_key(path) {
                 return Err(TrainError::Role { path: path.to_owned(), missing: "parameter" });
@@ -80,7 +83,11 @@ impl OptimizerTable {
             let role = roles.get(path).ok_or_else(missing)?;
             let rule = Rule::of(role);
             if rule == Rule::MuonH && !(2..=3).contains(&shape.len()) {
-                return Err(TrainError::RoleShape { path: path.clone(), role, shape: shape.clone() });
+                return Err(TrainError::RoleShape {
+                    path: path.clone(),
+                    role,
+                    shape: shape.clone(),
+                });
             }
             table.insert(path.clone(), TableEntry { role, rule, shape: shape.clone() });
         }

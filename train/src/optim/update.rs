@@ -134,7 +134,12 @@ impl Optimizer {
             return Err(TrainError::MissingGradient { path: path.clone() });
         }
         self.updates += 1;
-        Ok(model.map(&mut Updater { optimizer: self, gradients: gradients.0, rates, path: Vec::new() }))
+        Ok(model.map(&mut Updater {
+            optimizer: self,
+            gradients: gradients.0,
+            rates,
+            path: Vec::new(),
+        }))
     }
 
     /// State by name: `<path>.momentum`, `<path>.m`, `<path>.v`, in the shape of the parameter.

@@ -49,8 +49,13 @@ fn an_impossible_value_is_refused_with_its_rule() {
 #[test]
 fn every_preset_is_a_valid_run_with_the_published_steps() {
     // SPEC section 1.
-    let published =
-        [("d768", 11_420), ("d1024", 15_276), ("d1536", 15_128), ("d2048", 20_072), ("d6144", 390_251)];
+    let published = [
+        ("d768", 11_420),
+        ("d1024", 15_276),
+        ("d1536", 15_128),
+        ("d2048", 20_072),
+        ("d6144", 390_251),
+    ];
     for (name, steps) in published {
         let preset = Preset::from_name(name).expect("known");
         assert_eq!(RunConfig::preset(preset).schedule.steps, steps, "{name}");

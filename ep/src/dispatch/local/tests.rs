@@ -21,8 +21,10 @@ fn rows_arrive_sorted_by_expert_and_come_back_weighted() {
     let sent = local.dispatch(rows([10.0, 20.0]), selected, &[true, true]).expect("dispatch");
     // Expert 0 takes token 0 (slot 1) then token 1 (slot 0); expert 1 token 1; expert 2 token 0.
     assert_eq!(floats(sent.waves[0].rows.clone()), [10.0, 20.0, 20.0, 10.0]);
-    let weights = Tensor::from_data(TensorData::new(vec![1.0f32, 2.0, 3.0, 4.0], [2, 2]), &Device::flex());
-    let back = local.combine(vec![sent.waves[0].rows.clone()], weights, sent.handle).expect("combine");
+    let weights =
+        Tensor::from_data(TensorData::new(vec![1.0f32, 2.0, 3.0, 4.0], [2, 2]), &Device::flex());
+    let back =
+        local.combine(vec![sent.waves[0].rows.clone()], weights, sent.handle).expect("combine");
     assert_eq!(floats(back.tokens), [30.0, 140.0]);
     assert_eq!((back.counts.valid, back.counts.kept), (4, 4));
 }
@@ -30,10 +32,12 @@ fn rows_arrive_sorted_by_expert_and_come_back_weighted() {
 #[test]
 fn padding_takes_no_row_and_is_counted() {
     let local = Local::new(2);
-    let sent = local.dispatch(rows([1.0, 2.0]), ids([[0], [-7]]), &[true, false]).expect("dispatch");
+    let sent =
+        local.dispatch(rows([1.0, 2.0]), ids([[0], [-7]]), &[true, false]).expect("dispatch");
     assert_eq!(sent.waves[0].rows.dims(), [1, 1]);
     let weights = Tensor::ones([2, 1], &Device::flex());
-    let back = local.combine(vec![sent.waves[0].rows.clone()], weights, sent.handle).expect("combine");
+    let back =
+        local.combine(vec![sent.waves[0].rows.clone()], weights, sent.handle).expect("combine");
     assert_eq!(floats(back.tokens), [1.0, 0.0]);
     assert_eq!((back.counts.assignments, back.counts.padding, back.counts.kept), (2, 1, 1));
 }

@@ -6,6 +6,7 @@ use super::mask::Mask;
 use super::product::{Matrix, product};
 use super::rows::Placement;
 use crate::attention::AttentionOptions;
+use crate::simd::exp_in_place;
 
 /// Columns of a block of scores.
 const KEY_BLOCK: usize = 128;
@@ -163,11 +164,5 @@ impl<'a> Heads<'a> {
         product(weights, false, self.scale(), placed_queries, placed_keys);
         exp_in_place(weights);
         self.mask.clear_forbidden(weights, self.group.len(), queries, keys);
-    }
-}
-
-fn exp_in_place(values: &mut [f32]) {
-    for value in values {
-        *value = value.exp();
     }
 }

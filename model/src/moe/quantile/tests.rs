@@ -26,7 +26,9 @@ fn exactly_the_fair_share_of_tokens_exceeds_beta() {
 #[test]
 fn grid_counts_depend_on_neither_order_nor_micro_batch() {
     let tokens = |range: std::ops::Range<usize>, scale: f32| -> Vec<f32> {
-        (0..3).flat_map(|e| range.clone().map(move |t| (t as f32 - 40.0) * scale * (e + 1) as f32)).collect()
+        (0..3)
+            .flat_map(|e| range.clone().map(move |t| (t as f32 - 40.0) * scale * (e + 1) as f32))
+            .collect()
     };
     let parts = [tokens(0..5, 1e-3), tokens(5..60, 0.7), tokens(60..64, 1e4)];
     let grids = || parts.iter().map(|part| MarginGrid::count(part, 3, 100));
@@ -35,7 +37,8 @@ fn grid_counts_depend_on_neither_order_nor_micro_batch() {
     assert_eq!(forward, backward);
     assert_eq!(forward.tokens(), 64);
 
-    let interleave = |e: usize| parts.iter().flat_map(move |p| p[e * p.len() / 3..][..p.len() / 3].to_vec());
+    let interleave =
+        |e: usize| parts.iter().flat_map(move |p| p[e * p.len() / 3..][..p.len() / 3].to_vec());
     let whole: Vec<f32> = (0..3).flat_map(interleave).collect();
     assert_eq!(forward, MarginGrid::count(&whole, 3, 100));
 }

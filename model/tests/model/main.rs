@@ -1,0 +1,7 @@
+//! The model against golden values, published figures and its own promises.
+
+mod case;
+mod documents;
+mod golden;
+mod preset;
+mod quantile;

@@ -1,0 +1,1 @@
+//! The whole, seen through the facade.

@@ -1,0 +1,78 @@
+//! From a [`RunConfig`] to live objects, in one visible order.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use fulmar_data::{EvalRows, MixtureConfig, RowSource, Source, Store, Tokenizer, corpus};
+
+use crate::config::{DataConfig, RunConfig};
+use crate::error::TrainError;
+
+/// What a run reads.
+#[derive(Debug)]
+pub struct RunData {
+    /// Text to ids and back.
+    pub tokenizer: Tokenizer,
+    /// Rows to train on.
+    pub rows: Arc<RowSource>,
+    /// Held-out rows.
+    pub heldout: EvalRows,
+    /// Names the contents of the training store, whatever its path.
+    pub digest: String,
+    /// Bytes of source text a token of the training store stands for.
+    pub bytes_per_token: f64,
+}
+
+/// Opens or builds tokenizer, stores and mixture.
+///
+/// # Errors
+/// Names the file or field: unreadable sources, a store of another tokenizer, a vocabulary larger
+/// than the model's, weights of cells that do not exist.
+pub fn data(config: &RunConfig) -> Result<RunData, TrainError> {
+    let data = &config.data;
+    let tokenizer = match &data.tokenizer {
+        Some(path) => Tokenizer::from_file(path)?,
+        None => Tokenizer::shipped()?,
+    };
+    let (vocabulary, model) = (tokenizer.vocab_size() as usize, config.model.vocab_size);
+    if vocabulary > model {
+        let rule = format!("at least {vocabulary}, the vocabulary of the tokenizer");
+        return Err(TrainError::config("model.vocab_size", model, rule));
+    }
+    let store = store(data, &tokenizer, data.store.as_deref(), &data.sources, corpus::train)?;
+    let heldout = store_of_heldout(data, &tokenizer)?;
+    let seq_len = config.model.max_seq_len;
+    let mixture = match &data.stages {
+        Some(stages) => MixtureConfig { block_rows: data.block_rows, stages: stages.clone() },
+        None => MixtureConfig::proportional(&store, seq_len, data.block_rows),
+    };
+    let manifest = store.manifest();
+    let bytes_per_token = manifest.source_bytes() as f64 / manifest.num_tokens().max(1) as f64;
+    let digest = manifest.build_digest.clone();
+    let rows = RowSource::new(Arc::new(store), &mixture, seq_len, config.seed)?;
+    let heldout = EvalRows::new(Arc::new(heldout), seq_len)?;
+    Ok(RunData { tokenizer, rows: Arc::new(rows), heldout, digest, bytes_per_token })
+}
+
+fn store_of_heldout(data: &DataConfig, tokenizer: &Tokenizer) -> Result<Store, TrainError> {
+    store(data, tokenizer, data.heldout_store.as_deref(), &data.heldout, corpus::heldout)
+}
+
+/// A store made before, or one of `files`, or one of the shipped corpus.
+fn store(
+    data: &DataConfig,
+    tokenizer: &Tokenizer,
+    made: Option<&Path>,
+    files: &[std::path::PathBuf],
+    shipped: fn() -> Source,
+) -> Result<Store, TrainError> {
+    if let Some(path) = made {
+        let store = Store::open(path)?;
+        store.require_tokenizer(tokenizer.digest())?;
+        return Ok(store);
+    }
+    let sources =
+        if files.is_empty() { vec![shipped()] } else { files.iter().map(Source::file).collect() };
+    let (store, _) = fulmar_data::build_or_open(&sources, tokenizer, data.marks, &data.cache)?;
+    Ok(store)
+}

@@ -1,0 +1,50 @@
+//! The `train` binary: parse, load, run, print the chain of causes.
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use fulmar_train::cli::{Cli, Command, PlanArgs, RunArgs};
+use fulmar_train::{RunOptions, TrainError, plan::Plan, recipe, report, run};
+
+fn main() -> ExitCode {
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).init();
+    let done = match Cli::parse().command {
+        Command::Run(args) => run_recipe(args),
+        Command::Plan(args) => print_plan(&args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            let mut cause = error.source();
+            while let Some(error) = cause {
+                eprintln!("  because: {error}");
+                cause = error.source();
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run_recipe(args: RunArgs) -> Result<(), TrainError> {
+    let config = recipe::load(&args.recipe, &args.set)?;
+    let options = RunOptions {
+        out: args.out.unwrap_or_else(|| std::path::Path::new("runs").join(&config.name)),
+        device: args.device,
+        resume: args.resume,
+        stop_after: args.steps,
+    };
+    let summary = run(&config, &options)?;
+    report::print(&config, &options, &summary)
+}
+
+fn print_plan(args: &PlanArgs) -> Result<(), TrainError> {
+    let plan = Plan::new(&recipe::load(&args.recipe, &args.set)?);
+    if args.json {
+        println!("{}", plan.to_json());
+    } else {
+        print!("{plan}");
+    }
+    Ok(())
+}

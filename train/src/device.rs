@@ -1,0 +1,108 @@
+//! The device of a run.
+
+use burn::tensor::Device;
+use clap::ValueEnum;
+
+use crate::error::TrainError;
+
+/// Which device to use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum DeviceChoice {
+    /// A hardware accelerator if this build and machine have one, else the CPU.
+    #[default]
+    Auto,
+    /// The CPU, through Burn's Flex backend.
+    Cpu,
+    /// The default GPU through wgpu.
+    Wgpu,
+    /// The first NVIDIA GPU.
+    Cuda,
+}
+
+/// A device that was opened, and what it is.
+#[derive(Debug, Clone)]
+pub struct OpenDevice {
+    /// For tensors; without autodiff.
+    pub device: Device,
+    /// For people.
+    pub name: String,
+    /// Whether it is a hardware accelerator.
+    pub accelerator: bool,
+}
+
+/// A software implementation of a GPU names itself like one of these.
+#[cfg(feature = "cube")]
+const SOFTWARE_ADAPTERS: [&str; 5] = ["llvmpipe", "lavapipe", "swiftshader", "software", "warp"];
+
+/// Opens the device.
+///
+/// # Errors
+/// [`TrainError::Device`] if this build lacks the backend, naming the feature that brings it, or
+/// if the machine has no such device.
+pub fn open(choice: DeviceChoice) -> Result<OpenDevice, TrainError> {
+    fulmar_kernels::device_panic::abort_on_device_panic();
+    match choice {
+        DeviceChoice::Cpu => Ok(cpu()),
+        DeviceChoice::Auto => Ok(accelerator().unwrap_or_else(cpu)),
+        DeviceChoice::Wgpu => wgpu(),
+        DeviceChoice::Cuda => cuda(),
+    }
+}
+
+fn cpu() -> OpenDevice {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let name = format!("CPU, {threads} threads (Flex)");
+    OpenDevice { device: Device::flex(), name, accelerator: false }
+}
+
+/// The first hardware accelerator of this build; CUDA before wgpu.
+fn accelerator() -> Option<OpenDevice> {
+    [cuda, wgpu].into_iter().filter_map(|open| open().ok()).find(|device| device.accelerator)
+}
+
+#[cfg(feature = "cube")]
+fn of_gpu(device: Device, runtime: &str) -> OpenDevice {
+    let name = device.identity().map_or_else(|| "unnamed".to_owned(), |identity| identity.name);
+    let lower = name.to_lowercase();
+    let accelerator = !SOFTWARE_ADAPTERS.iter().any(|software| lower.contains(software));
+    OpenDevice { device, name: format!("{name} ({runtime})"), accelerator }
+}
+
+/// Opening a device that is not there panics inside the runtime; that is an answer, not a crash.
+#[cfg(feature = "cube")]
+fn quietly(
+    name: &'static str,
+    open: impl FnOnce() -> OpenDevice + std::panic::UnwindSafe,
+) -> Result<OpenDevice, TrainError> {
+    std::panic::catch_unwind(open).map_err(|_| TrainError::Device {
+        device: name.to_owned(),
+        problem: "none was found on this machine; `--device cpu` always works".to_owned(),
+    })
+}
+
+#[cfg(feature = "wgpu")]
+fn wgpu() -> Result<OpenDevice, TrainError> {
+    let kind = burn::tensor::DeviceKind::DefaultDevice;
+    quietly("wgpu", || of_gpu(Device::wgpu(kind), "wgpu"))
+}
+
+#[cfg(not(feature = "wgpu"))]
+fn wgpu() -> Result<OpenDevice, TrainError> {
+    Err(not_built("wgpu"))
+}
+
+#[cfg(feature = "cuda")]
+fn cuda() -> Result<OpenDevice, TrainError> {
+    quietly("cuda", || of_gpu(Device::cuda(0), "CUDA"))
+}
+
+#[cfg(not(feature = "cuda"))]
+fn cuda() -> Result<OpenDevice, TrainError> {
+    Err(not_built("cuda"))
+}
+
+#[cfg(not(all(feature = "wgpu", feature = "cuda")))]
+fn not_built(feature: &str) -> TrainError {
+    let problem = format!("this build has no `{feature}`; add `--features {feature}` to cargo");
+    TrainError::Device { device: feature.to_owned(), problem }
+}

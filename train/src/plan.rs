@@ -1,0 +1,109 @@
+//! What a recipe amounts to.
+
+use std::fmt;
+
+use fulmar_model::flops::TRAINING_FACTOR;
+use serde::Serialize;
+
+use crate::config::RunConfig;
+use crate::optim::Peaks;
+
+/// The figures of a run that follow from its recipe alone.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Plan {
+    /// Name of the run.
+    pub name: String,
+    /// Every parameter, router biases included.
+    pub num_params: u64,
+    /// Parameters that take part in one token's forward pass.
+    pub num_active_params: u64,
+    /// Forward FLOPs of a token by part.
+    pub forward_flops_per_token: Vec<(&'static str, u64)>,
+    /// Training FLOPs of a step with the output head.
+    pub step_flops: f64,
+    /// The same without the output head, the quantity of the scaling ladder.
+    pub step_flops_without_head: f64,
+    /// Training FLOPs of the whole run with the output head.
+    pub run_flops: f64,
+    /// Updates.
+    pub steps: u64,
+    /// Warm-up updates.
+    pub warmup_steps: u64,
+    /// Tokens of a step.
+    pub tokens_per_step: u64,
+    /// Tokens of the whole run.
+    pub total_tokens: u64,
+    /// Peak rates, second decay and epsilon.
+    pub peaks: Peaks,
+}
+
+impl Plan {
+    /// The plan of a recipe.
+    pub fn new(config: &RunConfig) -> Self {
+        let (model, per_step) = (&config.model, config.tokens_per_step());
+        let step_flops = model.step_flops(per_step);
+        Self {
+            name: config.name.clone(),
+            num_params: model.num_params(),
+            num_active_params: model.num_active_params(),
+            forward_flops_per_token: model.forward_flops().parts().to_vec(),
+            step_flops,
+            step_flops_without_head: model.step_flops_without_head(per_step),
+            run_flops: step_flops * config.schedule.steps as f64,
+            steps: config.schedule.steps,
+            warmup_steps: config.schedule.warmup(),
+            tokens_per_step: per_step,
+            total_tokens: config.total_tokens(),
+            peaks: config.peaks(),
+        }
+    }
+
+    /// The plan as JSON.
+    ///
+    /// # Panics
+    /// Never: the plan holds plain values only.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("plain values")
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.name)?;
+        writeln!(f, "  parameters             {:>22}", grouped(self.num_params))?;
+        writeln!(f, "  active parameters      {:>22}", grouped(self.num_active_params))?;
+        writeln!(f, "  tokens a step          {:>22}", grouped(self.tokens_per_step))?;
+        writeln!(f, "  steps                  {:>22}", grouped(self.steps))?;
+        writeln!(f, "  warm-up steps          {:>22}", grouped(self.warmup_steps))?;
+        writeln!(f, "  tokens                 {:>22}", grouped(self.total_tokens))?;
+        writeln!(f, "forward FLOPs of a token")?;
+        let total: u64 = self.forward_flops_per_token.iter().map(|(_, flops)| flops).sum();
+        for (part, flops) in &self.forward_flops_per_token {
+            let share = 100.0 * *flops as f64 / total as f64;
+            writeln!(f, "  {part:<22} {:>22}  {share:5.1}%", grouped(*flops))?;
+        }
+        writeln!(f, "  {:<22} {:>22}", "all", grouped(total))?;
+        writeln!(f, "training FLOPs ({TRAINING_FACTOR} x forward)")?;
+        writeln!(f, "  a step                 {:>22e}", self.step_flops)?;
+        writeln!(f, "  a step, without head   {:>22e}", self.step_flops_without_head)?;
+        writeln!(f, "  the run                {:>22e}", self.run_flops)?;
+        writeln!(f, "optimizer")?;
+        writeln!(f, "  peak rate, muonh adamh {:>22.6}", self.peaks.lr_muonh)?;
+        writeln!(f, "  peak rate, adam        {:>22.6}", self.peaks.lr_adam)?;
+        writeln!(f, "  beta2                  {:>22.6}", self.peaks.beta2)?;
+        writeln!(f, "  epsilon                {:>22.3e}", self.peaks.epsilon)
+    }
+}
+
+/// `1234567` as `1,234,567`.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}

@@ -1,0 +1,138 @@
+//! The last words of a run: what was learned, how fast, and where everything lies.
+
+use fulmar_ep::Local;
+use fulmar_eval::generate::{Sampling, generate};
+use fulmar_eval::{EvalReport, ModelScorer};
+
+use crate::config::RunConfig;
+use crate::error::TrainError;
+use crate::plan::grouped;
+use crate::run::{RunOptions, RunSummary};
+use crate::state;
+use crate::{plot, telemetry::console};
+
+/// What continuations begin with; openings that the shipped corpus resembles.
+const PROMPTS: [&str; 3] = ["And the Lord said unto ", "My lord, I ", "Enter the King"];
+/// New tokens of a continuation.
+const NEW_TOKENS: usize = 48;
+/// Below 1, so that a small model's unlikely tokens do not drown the likely ones.
+const TEMPERATURE: f32 = 0.8;
+
+/// Prints table, loss plot, samples and places, and draws `loss.svg`.
+///
+/// # Errors
+/// If the picture cannot be written or a forward pass fails.
+pub fn print(
+    config: &RunConfig,
+    options: &RunOptions,
+    summary: &RunSummary,
+) -> Result<(), TrainError> {
+    println!("\n{}", run_table(config, summary));
+    println!("{}", heldout_table(&summary.heldout, summary.bigram.as_ref()));
+    println!("{}", load_table(summary));
+    let curve = plot::text(&summary.losses);
+    if !curve.is_empty() {
+        println!("training loss by step (mean of 10)\n{curve}");
+        plot::svg(&summary.losses, &options.out.join("loss.svg"))?;
+    }
+    print_samples(config, summary)?;
+    println!("log         {}", summary.log.display());
+    if !summary.losses.is_empty() {
+        println!("loss plot   {}", options.out.join("loss.svg").display());
+    }
+    match &summary.checkpoint {
+        Some(path) => println!("checkpoint  {}", path.display()),
+        None => println!("checkpoint  none: saving is off"),
+    }
+    Ok(())
+}
+
+fn run_table(config: &RunConfig, summary: &RunSummary) -> String {
+    let tokens = summary.state.step * config.tokens_per_step();
+    let flops = config.model.step_flops(config.tokens_per_step());
+    let speed = summary.tokens_per_second(config);
+    let rate = speed / config.tokens_per_step() as f64 * flops;
+    let loss = match &summary.last {
+        Some(last) => format!("{:.4} (cross-entropy {:.4})", last.loss, last.cross_entropy),
+        None => "no step was taken".to_owned(),
+    };
+    let rows = [
+        ("steps", grouped(summary.state.step)),
+        ("tokens", grouped(tokens)),
+        ("training loss", loss),
+        ("skipped steps", summary.skipped.to_string()),
+        ("training FLOPs", format!("{:.3e}", flops * summary.state.step as f64)),
+        ("tokens/s", format!("{speed:.0} ({:.1} GFLOP/s of the model)", rate / 1e9)),
+        ("training time", console::time(summary.train_secs)),
+    ];
+    rows.map(|(name, value)| format!("{name:<16}{value}\n")).concat()
+}
+
+fn heldout_table(model: &EvalReport, bigram: Option<&EvalReport>) -> String {
+    let mut text = String::from("held-out text      loss   bits/byte");
+    text += if bigram.is_some() { "   bigram loss   bits/byte\n" } else { "\n" };
+    let mut row = |name: &str, loss: f64, bits: f64, of_bigram: Option<(f64, f64)>| {
+        text += &format!("  {name:<14} {loss:6.4}      {bits:6.4}");
+        if let Some((loss, bits)) = of_bigram {
+            text += &format!("        {loss:6.4}      {bits:6.4}");
+        }
+        text.push('\n');
+    };
+    for (domain, tally) in &model.domains {
+        let of_bigram = bigram.and_then(|report| report.domains.get(domain));
+        let of_bigram = of_bigram.map(|tally| (tally.loss(), tally.bits_per_byte()));
+        row(domain, tally.loss(), tally.bits_per_byte(), of_bigram);
+    }
+    let macro_of = |report: &EvalReport| (report.macro_loss(), report.macro_bits_per_byte());
+    let (loss, bits) = macro_of(model);
+    row("macro", loss, bits, bigram.map(macro_of));
+    let micro_of = |report: &EvalReport| (report.total().loss(), report.total().bits_per_byte());
+    let (loss, bits) = micro_of(model);
+    row("all tokens", loss, bits, bigram.map(micro_of));
+    if bigram.is_none() {
+        text += "  (no bigram: it is off, no step was taken, or the run's rows are too many)\n";
+    }
+    text
+}
+
+fn load_table(summary: &RunSummary) -> String {
+    let Some(last) = &summary.last else { return String::new() };
+    let mut text = String::from("experts in the last step   min  mean   max   entropy  dropped\n");
+    for (index, layer) in last.layers.iter().enumerate() {
+        let counts = &layer.routing.expert_counts;
+        let mean = counts.iter().sum::<u64>() as f64 / counts.len() as f64;
+        let (min, max) = (counts.iter().min(), counts.iter().max());
+        text += &format!(
+            "  layer {index:<17} {:>4} {mean:>5.1} {:>5}   {:.4}  {:.4}%\n",
+            min.copied().unwrap_or(0),
+            max.copied().unwrap_or(0),
+            layer.routing.entropy(),
+            100.0 * layer.counts.drop_fraction(),
+        );
+    }
+    let uniform = last.layers.first().map_or(1, |layer| layer.routing.expert_counts.len());
+    text + &format!("  entropy of equal loads is {:.4}\n", (uniform as f64).ln())
+}
+
+fn print_samples(config: &RunConfig, summary: &RunSummary) -> Result<(), TrainError> {
+    let dispatcher = Local::new(config.model.num_experts);
+    let model = summary.state.evaluation_model(&state::balancing(config));
+    let scorer = ModelScorer::new(&model, &dispatcher, &summary.device.device);
+    let tokenizer = &summary.data.tokenizer;
+    println!("samples at temperature {TEMPERATURE}");
+    for (index, prompt) in PROMPTS.iter().enumerate() {
+        let mut ids = vec![tokenizer.bos_id()];
+        ids.extend(tokenizer.encode(prompt)?);
+        let sampling = Sampling {
+            max_new_tokens: NEW_TOKENS,
+            temperature: TEMPERATURE,
+            seed: config.seed + index as u64,
+            seq_len: config.model.max_seq_len,
+            end_id: tokenizer.eos_id(),
+        };
+        let text = tokenizer.decode(&generate(&scorer, &ids, &sampling)?)?;
+        println!("  {prompt}|{}", text.replace('\n', "\n    "));
+    }
+    println!();
+    Ok(())
+}
