@@ -6,7 +6,7 @@
 
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, BackendTensor, DispatchTensor, DispatchTensorKind, Flex};
-use burn::tensor::{Gradients, Int, Tensor};
+use burn::tensor::{Int, Tensor};
 
 /// A backend whose primitives can be lifted to [`Tensor`] and lowered again, without a copy.
 ///
@@ -20,19 +20,6 @@ pub trait Bridge: Backend {
     fn lift_int<const D: usize>(primitive: IntTensor<Self>) -> Tensor<D, Int>;
     /// An integer tensor as a primitive; panics if the tensor lives on another backend.
     fn lower_int<const D: usize>(tensor: Tensor<D, Int>) -> IntTensor<Self>;
-}
-
-/// A leaf of a fresh graph: the reference backward differentiates the reference forward.
-pub(crate) fn leaf<B: Bridge, const D: usize>(primitive: FloatTensor<B>) -> Tensor<D> {
-    Tensor::from_inner(B::lift::<D>(primitive)).require_grad()
-}
-
-/// The gradient of a [`leaf`] that the differentiated value depends on.
-pub(crate) fn gradient<B: Bridge, const D: usize>(
-    leaf: &Tensor<D>,
-    grads: &Gradients,
-) -> FloatTensor<B> {
-    B::lower(leaf.grad(grads).expect("the reference uses every input"))
 }
 
 macro_rules! bridge {

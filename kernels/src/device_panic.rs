@@ -2,7 +2,7 @@
 
 use std::panic;
 
-/// Threads of CubeCL's devices and of their fused streams have names that begin so.
+/// Threads of `CubeCL`'s devices and of their fused streams have names that begin so.
 const DEVICE_THREADS: [&str; 2] = ["DSD", "DSU"];
 
 /// From now on a panic on a device thread prints its message and aborts the process.

@@ -6,8 +6,7 @@
 use burn::tensor::Tensor;
 use rayon::prelude::*;
 
-/// Elements a task takes at a time: sums over a slice are formed per block and added in order.
-pub(crate) const BLOCK: usize = 16_384;
+use crate::parallel::ELEMENT_BLOCK;
 
 /// The step in plain tensor operations, per matrix of the stack or, if `joint`, as one matrix.
 pub(crate) fn reference(w: Tensor<3>, update: Tensor<3>, lr: f64, joint: bool) -> Tensor<3> {
@@ -43,7 +42,7 @@ pub(crate) fn rescale(w_squares: f64, moved_squares: f64) -> f32 {
 
 /// The sum of squares of a slice of any length: blocks in parallel, added in order.
 pub(crate) fn sum_squares(x: &[f32]) -> f64 {
-    let parts: Vec<f64> = x.par_chunks(BLOCK).map(block_squares).collect();
+    let parts: Vec<f64> = x.par_chunks(ELEMENT_BLOCK).map(block_squares).collect();
     parts.iter().sum()
 }
 
@@ -66,8 +65,8 @@ pub(crate) fn step(w: &mut [f32], update: &[f32], lr: f64) {
     let w_squares = sum_squares(w);
     let Some(rate) = rate(lr, w_squares, sum_squares(update)) else { return };
     let moved: Vec<f64> = w
-        .par_chunks_mut(BLOCK)
-        .zip(update.par_chunks(BLOCK))
+        .par_chunks_mut(ELEMENT_BLOCK)
+        .zip(update.par_chunks(ELEMENT_BLOCK))
         .map(|(w, update)| {
             for (w, update) in w.iter_mut().zip(update) {
                 *w -= update * rate;
@@ -76,5 +75,5 @@ pub(crate) fn step(w: &mut [f32], update: &[f32], lr: f64) {
         })
         .collect();
     let scale = rescale(w_squares, moved.iter().sum());
-    w.par_chunks_mut(BLOCK).for_each(|w| w.iter_mut().for_each(|w| *w *= scale));
+    w.par_chunks_mut(ELEMENT_BLOCK).for_each(|w| w.iter_mut().for_each(|w| *w *= scale));
 }

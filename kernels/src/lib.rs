@@ -1,11 +1,13 @@
 #![doc = include_str!("../README.md")]
 
 pub mod bridge;
+#[cfg(test)]
+mod defaults;
 pub mod device_panic;
 mod error;
 mod flex;
+mod graph;
 mod hyperball;
-mod matmul;
 mod matrix;
 mod parallel;
 mod simd;

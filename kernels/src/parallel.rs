@@ -1,11 +1,26 @@
 //! How CPU kernels share rows among threads so that results do not depend on their number.
 
+use rayon::prelude::*;
+
 /// Rows a task takes at a time. Sums over rows are formed per block and the blocks added in
 /// order, so a result is a function of this constant and not of the number of threads.
 pub(crate) const ROW_BLOCK: usize = 64;
 
-/// Elements a task takes at a time where every element stands alone: some microseconds of work.
+/// Elements a task takes at a time where rows do not matter: some microseconds of work. Sums over
+/// elements are formed per block and added in order too.
 pub(crate) const ELEMENT_BLOCK: usize = 1 << 14;
+
+/// Runs `fill` on every row of `out`, blocks of rows in parallel.
+pub(crate) fn for_each_row(out: &mut [f32], dim: usize, fill: impl Fn(usize, &mut [f32]) + Sync) {
+    if dim == 0 {
+        return;
+    }
+    out.par_chunks_mut(dim * ROW_BLOCK).enumerate().for_each(|(block, out)| {
+        for (i, out) in out.chunks_mut(dim).enumerate() {
+            fill(block * ROW_BLOCK + i, out);
+        }
+    });
+}
 
 /// Adds `parts` elementwise, first to last.
 pub(crate) fn sum_in_order(len: usize, parts: impl IntoIterator<Item = Vec<f32>>) -> Vec<f32> {

@@ -145,7 +145,7 @@ pub(crate) fn exp_shifted_sum(values: &mut [f32], shift: f32) -> f32 {
                 *value = exp::<M>(*value - self.1);
                 *lane += *value;
             }
-            sum(lanes)
+            sum_lanes(lanes)
         }
     }
     vectorised(ExpSum(values, shift))
@@ -171,27 +171,38 @@ pub(crate) fn max(values: &[f32]) -> f32 {
     vectorised(Max(values))
 }
 
-/// The sum of `a[i] b[i]`, inside a [`Loop`].
+/// The sum of `a[i] b[i]` over a row, in eight lanes so that it vectorises.
 #[inline(always)]
-pub(crate) fn dot<M: MulAdd>(a: &[f32], b: &[f32]) -> f32 {
+pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
     debug_assert_eq!(a.len(), b.len());
-    let mut lanes = [0.0f32; LANES];
-    let (a_blocks, a_rest) = a.as_chunks::<LANES>();
-    let (b_blocks, b_rest) = b.as_chunks::<LANES>();
+    let mut lanes = [0.0f32; ROW_LANES];
+    let (a_blocks, a_rest) = a.as_chunks::<ROW_LANES>();
+    let (b_blocks, b_rest) = b.as_chunks::<ROW_LANES>();
     for (a, b) in a_blocks.iter().zip(b_blocks) {
-        for ((lane, &a), &b) in lanes.iter_mut().zip(a).zip(b) {
-            *lane = M::mul_add(a, b, *lane);
+        for ((lane, a), b) in lanes.iter_mut().zip(a).zip(b) {
+            *lane += a * b;
         }
     }
-    for ((lane, &a), &b) in lanes.iter_mut().zip(a_rest).zip(b_rest) {
-        *lane = M::mul_add(a, b, *lane);
+    let rest: f32 = a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum();
+    lanes.iter().sum::<f32>() + rest
+}
+
+/// The sum of a row, in eight lanes so that it vectorises.
+#[inline(always)]
+pub(crate) fn sum(x: &[f32]) -> f32 {
+    let mut lanes = [0.0f32; ROW_LANES];
+    let (blocks, rest) = x.as_chunks::<ROW_LANES>();
+    for block in blocks {
+        for (lane, x) in lanes.iter_mut().zip(block) {
+            *lane += x;
+        }
     }
-    sum(lanes)
+    lanes.iter().sum::<f32>() + rest.iter().sum::<f32>()
 }
 
 /// The sum of the lanes in halves, which stays in vector registers.
 #[inline(always)]
-fn sum(mut lanes: [f32; LANES]) -> f32 {
+fn sum_lanes(mut lanes: [f32; LANES]) -> f32 {
     let mut half = LANES / 2;
     while half > 0 {
         for i in 0..half {
@@ -204,6 +215,9 @@ fn sum(mut lanes: [f32; LANES]) -> f32 {
 
 /// Running values a reduction keeps, four AVX2 registers: enough to hide the latency of an add.
 const LANES: usize = 32;
+
+/// Running values of a sum over a row, which may be as short as a head.
+const ROW_LANES: usize = 8;
 
 #[cfg(test)]
 mod tests {
@@ -253,10 +267,9 @@ mod tests {
             let largest = x.iter().fold(f32::NEG_INFINITY, |max, &v| max.max(v));
             assert_eq!(max(&x), largest, "length {len}");
             let squares: f64 = x.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
-            assert!(
-                (f64::from(dot::<Separate>(&x, &x)) - squares).abs() <= 1e-6 * squares,
-                "length {len}"
-            );
+            assert!((f64::from(dot(&x, &x)) - squares).abs() <= 1e-6 * squares, "length {len}");
+            let total: f64 = x.iter().copied().map(f64::from).sum();
+            assert!((f64::from(sum(&x)) - total).abs() <= 1e-6 * total, "length {len}");
             let expected: f64 = x.iter().map(|&x| f64::from(x - 0.5).exp()).sum();
             let found = f64::from(exp_shifted_sum(&mut x, 0.5));
             assert!((found - expected).abs() <= 1e-6 * expected, "length {len}");

@@ -2,4 +2,5 @@
 
 pub mod compare;
 pub mod golden;
+pub mod model;
 pub mod names;

@@ -1,1 +1,3 @@
 //! The whole, seen through the facade.
+
+mod licences;

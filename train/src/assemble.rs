@@ -40,7 +40,8 @@ pub fn data(config: &RunConfig) -> Result<RunData, TrainError> {
         return Err(TrainError::config("model.vocab_size", model, rule));
     }
     let store = store(data, &tokenizer, data.store.as_deref(), &data.sources, corpus::train)?;
-    let heldout = store_of_heldout(data, &tokenizer)?;
+    let heldout = data.heldout_store.as_deref();
+    let heldout = self::store(data, &tokenizer, heldout, &data.heldout, corpus::heldout)?;
     let seq_len = config.model.max_seq_len;
     let mixture = match &data.stages {
         Some(stages) => MixtureConfig { block_rows: data.block_rows, stages: stages.clone() },
@@ -52,10 +53,6 @@ pub fn data(config: &RunConfig) -> Result<RunData, TrainError> {
     let rows = RowSource::new(Arc::new(store), &mixture, seq_len, config.seed)?;
     let heldout = EvalRows::new(Arc::new(heldout), seq_len)?;
     Ok(RunData { tokenizer, rows: Arc::new(rows), heldout, digest, bytes_per_token })
-}
-
-fn store_of_heldout(data: &DataConfig, tokenizer: &Tokenizer) -> Result<Store, TrainError> {
-    store(data, tokenizer, data.heldout_store.as_deref(), &data.heldout, corpus::heldout)
 }
 
 /// A store made before, or one of `files`, or one of the shipped corpus.
@@ -73,6 +70,18 @@ fn store(
     }
     let sources =
         if files.is_empty() { vec![shipped()] } else { files.iter().map(Source::file).collect() };
+    let names: Vec<&str> = sources.iter().map(Source::name).collect();
+    println!("store of {}: opened or built in {}", names.join(", "), data.cache.display());
     let (store, _) = fulmar_data::build_or_open(&sources, tokenizer, data.marks, &data.cache)?;
+    report_ledgers(&store);
     Ok(store)
+}
+
+/// Documents that were left out are counted, and the count is said.
+fn report_ledgers(store: &Store) {
+    for source in &store.manifest().sources {
+        if source.ledger.empty > 0 {
+            println!("{}: {} empty documents left out", source.name, source.ledger.empty);
+        }
+    }
 }

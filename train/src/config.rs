@@ -159,7 +159,7 @@ impl Default for EvaluationConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CheckpointConfig {
-    /// Steps between saves; 0 for one at the end alone. A run that stops always saves.
+    /// Steps between saves; 0 for one at the end alone, which every run that ends has.
     pub every: u64,
     /// Whether anything is saved.
     pub enabled: bool,

@@ -26,13 +26,11 @@ pub struct OpenDevice {
     pub device: Device,
     /// For people.
     pub name: String,
-    /// Whether it is a hardware accelerator.
+    /// Whether it is a hardware accelerator; a software adapter such as llvmpipe is none.
     pub accelerator: bool,
+    /// Memory of an accelerator in bytes, as far as its runtime tells.
+    pub memory_bytes: u64,
 }
-
-/// A software implementation of a GPU names itself like one of these.
-#[cfg(feature = "cube")]
-const SOFTWARE_ADAPTERS: [&str; 5] = ["llvmpipe", "lavapipe", "swiftshader", "software", "warp"];
 
 /// Opens the device.
 ///
@@ -52,7 +50,7 @@ pub fn open(choice: DeviceChoice) -> Result<OpenDevice, TrainError> {
 fn cpu() -> OpenDevice {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let name = format!("CPU, {threads} threads (Flex)");
-    OpenDevice { device: Device::flex(), name, accelerator: false }
+    OpenDevice { device: Device::flex(), name, accelerator: false, memory_bytes: 0 }
 }
 
 /// The first hardware accelerator of this build; CUDA before wgpu.
@@ -60,12 +58,21 @@ fn accelerator() -> Option<OpenDevice> {
     [cuda, wgpu].into_iter().filter_map(|open| open().ok()).find(|device| device.accelerator)
 }
 
+/// `pages` of the runtime's largest allocation make up the memory.
 #[cfg(feature = "cube")]
-fn of_gpu(device: Device, runtime: &str) -> OpenDevice {
-    let name = device.identity().map_or_else(|| "unnamed".to_owned(), |identity| identity.name);
-    let lower = name.to_lowercase();
-    let accelerator = !SOFTWARE_ADAPTERS.iter().any(|software| lower.contains(software));
-    OpenDevice { device, name: format!("{name} ({runtime})"), accelerator }
+fn of_gpu(device: Device, runtime: &str, pages: u64) -> OpenDevice {
+    use burn::backend::DispatchDevice;
+
+    let identity = device.identity();
+    let name = identity.as_ref().map_or("unnamed", |identity| identity.name.as_str());
+    let name = format!("{name} ({runtime})");
+    // A software rasterizer is no card.
+    let accelerator = identity.is_some_and(|identity| identity.physical.is_some());
+    let memory_bytes = match device.as_dispatch() {
+        DispatchDevice::Cube(cube) => pages * cube.client().properties().memory.max_page_size,
+        _ => 0,
+    };
+    OpenDevice { device, name, accelerator, memory_bytes }
 }
 
 /// Opening a device that is not there panics inside the runtime; that is an answer, not a crash.
@@ -83,7 +90,8 @@ fn quietly(
 #[cfg(feature = "wgpu")]
 fn wgpu() -> Result<OpenDevice, TrainError> {
     let kind = burn::tensor::DeviceKind::DefaultDevice;
-    quietly("wgpu", || of_gpu(Device::wgpu(kind), "wgpu"))
+    // The heap on Vulkan, the largest buffer elsewhere.
+    quietly("wgpu", || of_gpu(Device::wgpu(kind), "wgpu", 1))
 }
 
 #[cfg(not(feature = "wgpu"))]
@@ -93,7 +101,8 @@ fn wgpu() -> Result<OpenDevice, TrainError> {
 
 #[cfg(feature = "cuda")]
 fn cuda() -> Result<OpenDevice, TrainError> {
-    quietly("cuda", || of_gpu(Device::cuda(0), "CUDA"))
+    // The runtime lets one allocation take a quarter of the memory.
+    quietly("cuda", || of_gpu(Device::cuda(0), "CUDA", 4))
 }
 
 #[cfg(not(feature = "cuda"))]

@@ -42,7 +42,9 @@ fn draw(losses: &[(u64, f64)], path: &Path) -> Result<(), Box<dyn std::error::Er
     let margin = 0.05 * (high - low).max(1e-3);
     let root = SVGBackend::new(path, (800, 450)).into_drawing_area();
     root.fill(&WHITE)?;
+    let caption = format!("training loss: every step (light), mean of {WINDOW} (dark)");
     let mut chart = ChartBuilder::on(&root)
+        .caption(caption, ("sans-serif", 15))
         .margin(16)
         .x_label_area_size(44)
         .y_label_area_size(60)

@@ -17,6 +17,7 @@ use crate::error::TrainError;
 use crate::state::{self, TrainState};
 use crate::step::{StepContext, StepReport};
 use crate::telemetry::console::Progress;
+use crate::telemetry::jsonl::LOG_FILE;
 use crate::telemetry::{Console, MetricLog, Metrics, names};
 
 /// Largest number of training tokens whose pairs are counted for the bigram beside the model.
@@ -110,17 +111,18 @@ fn end_of(config: &RunConfig, options: &RunOptions) -> Result<u64, TrainError> {
     }
 }
 
+/// Without `--resume` a run starts in a folder that holds none.
 fn refuse_to_overwrite(found: &checkpoint::Found, options: &RunOptions) -> Result<(), TrainError> {
-    match &found.newest {
-        Some((path, manifest)) if !options.resume => Err(TrainError::checkpoint(
-            path,
-            format!(
-                "the folder holds a run at step {}; go on with --resume or choose another --out",
-                manifest.step
-            ),
-        )),
-        _ => Ok(()),
+    if options.resume {
+        return Ok(());
     }
+    let holds = match &found.newest {
+        Some((_, manifest)) => format!("a run at step {}", manifest.step),
+        None if options.out.join(LOG_FILE).exists() => "a run without a checkpoint".to_owned(),
+        None => return Ok(()),
+    };
+    let advice = "go on with --resume or choose another --out";
+    Err(TrainError::checkpoint(&options.out, format!("the folder holds {holds}; {advice}")))
 }
 
 fn resume(

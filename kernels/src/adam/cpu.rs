@@ -4,7 +4,8 @@ use rayon::prelude::*;
 
 use super::{AdamKernel, AdamOptions};
 use crate::flex::{contiguous, floats, floats_mut, unshared};
-use crate::hyperball::{BLOCK, block_squares, rate, rescale};
+use crate::hyperball::{block_squares, rate, rescale};
+use crate::parallel::ELEMENT_BLOCK;
 
 impl AdamKernel for Flex {
     fn step(tensors: [FlexTensor; 4], options: &AdamOptions) -> [FlexTensor; 3] {
@@ -13,15 +14,19 @@ impl AdamKernel for Flex {
         let [mut w, mut m, mut v] = [w, m, v].map(unshared);
         let (c, lr) = (Coefficients::new(options), options.lr as f32);
         let decay = (options.lr * options.weight_decay) as f32;
-        let moments = floats_mut(&mut m)
-            .par_chunks_mut(BLOCK)
-            .zip(floats_mut(&mut v).par_chunks_mut(BLOCK).zip(floats(&grad).par_chunks(BLOCK)));
-        floats_mut(&mut w).par_chunks_mut(BLOCK).zip(moments).for_each(|(w, (m, (v, grad)))| {
-            for (((w, m), v), grad) in w.iter_mut().zip(m).zip(v).zip(grad) {
-                c.update(m, v, *grad);
-                *w = *w - c.direction(*m, *v) * lr - *w * decay;
-            }
-        });
+        let moments = floats_mut(&mut m).par_chunks_mut(ELEMENT_BLOCK).zip(
+            floats_mut(&mut v)
+                .par_chunks_mut(ELEMENT_BLOCK)
+                .zip(floats(&grad).par_chunks(ELEMENT_BLOCK)),
+        );
+        floats_mut(&mut w).par_chunks_mut(ELEMENT_BLOCK).zip(moments).for_each(
+            |(w, (m, (v, grad)))| {
+                for (((w, m), v), grad) in w.iter_mut().zip(m).zip(v).zip(grad) {
+                    c.update(m, v, *grad);
+                    *w = *w - c.direction(*m, *v) * lr - *w * decay;
+                }
+            },
+        );
         [w, m, v]
     }
 
@@ -35,7 +40,7 @@ impl AdamKernel for Flex {
         if let Some(rate) = rate(options.lr, w_squares, direction_squares) {
             let moved_squares = move_weights(&c, rate, floats_mut(&mut w), floats(&m), floats(&v));
             let scale = rescale(w_squares, moved_squares);
-            floats_mut(&mut w).par_chunks_mut(BLOCK).for_each(|w| {
+            floats_mut(&mut w).par_chunks_mut(ELEMENT_BLOCK).for_each(|w| {
                 w.iter_mut().for_each(|w| *w *= scale);
             });
         }
@@ -51,8 +56,8 @@ fn update_moments(
     m: &mut [f32],
     v: &mut [f32],
 ) -> (f64, f64) {
-    let moments = m.par_chunks_mut(BLOCK).zip(v.par_chunks_mut(BLOCK));
-    let inputs = w.par_chunks(BLOCK).zip(grad.par_chunks(BLOCK));
+    let moments = m.par_chunks_mut(ELEMENT_BLOCK).zip(v.par_chunks_mut(ELEMENT_BLOCK));
+    let inputs = w.par_chunks(ELEMENT_BLOCK).zip(grad.par_chunks(ELEMENT_BLOCK));
     let parts: Vec<(f64, f64)> = moments
         .zip(inputs)
         .map_init(Vec::new, |directions, ((m, v), (w, grad))| {
@@ -71,9 +76,9 @@ fn update_moments(
 ///
 /// The direction is formed again from the moments: that is cheaper than a buffer of its size.
 fn move_weights(c: &Coefficients, rate: f32, w: &mut [f32], m: &[f32], v: &[f32]) -> f64 {
-    let moments = m.par_chunks(BLOCK).zip(v.par_chunks(BLOCK));
+    let moments = m.par_chunks(ELEMENT_BLOCK).zip(v.par_chunks(ELEMENT_BLOCK));
     let parts: Vec<f64> = w
-        .par_chunks_mut(BLOCK)
+        .par_chunks_mut(ELEMENT_BLOCK)
         .zip(moments)
         .map(|(w, (m, v))| {
             for ((w, m), v) in w.iter_mut().zip(m).zip(v) {

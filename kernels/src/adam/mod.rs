@@ -1,4 +1,4 @@
-//! Adam, and Adam's direction under the hyperball step (AdamH).
+//! Adam, and Adam's direction under the hyperball step (`AdamH`).
 
 mod cpu;
 
@@ -78,7 +78,7 @@ pub fn adam_step(
 /// If lengths differ, `step` is 0, or `weight_decay` is not 0: a norm that is kept cannot decay.
 ///
 /// # Source
-/// SPEC section 4, AdamH.
+/// SPEC section 4, `AdamH`.
 pub fn adamh_step(
     w: Tensor<1>,
     grad: Tensor<1>,
@@ -117,7 +117,7 @@ pub fn reference(
 }
 
 /// The meaning of [`adamh_step`] in plain tensor operations.
-pub fn reference_hyperball(
+pub fn adamh_reference(
     w: Tensor<1>,
     grad: Tensor<1>,
     m: Tensor<1>,
@@ -184,12 +184,12 @@ pub trait AdamKernel: Bridge {
         options: &AdamOptions,
     ) -> [FloatTensor<Self>; 3] {
         let [w, grad, m, v] = [w, grad, m, v].map(Self::lift);
-        let (w, m, v) = reference_hyperball(w, grad, m, v, options);
+        let (w, m, v) = adamh_reference(w, grad, m, v, options);
         [w, m, v].map(Self::lower)
     }
 }
 
-macro_rules! adam_ops {
+macro_rules! ops {
     ($backend:ty) => {
         impl AdamOps for $backend {
             fn adam_step(
@@ -215,14 +215,15 @@ macro_rules! adam_ops {
     };
 }
 
-adam_ops!(Flex);
+ops!(Flex);
 
 #[cfg(feature = "cube")]
 mod cube {
-    use super::*;
     use burn_cubecl::CubeBackend;
+
+    use super::*;
 
     impl AdamKernel for CubeBackend {}
 
-    adam_ops!(CubeBackend);
+    ops!(CubeBackend);
 }

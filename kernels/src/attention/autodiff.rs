@@ -5,6 +5,7 @@ use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::backend::tensor::{FloatTensor, IntTensor};
 
 use super::{AttentionInputs, AttentionKernel, AttentionOps, AttentionOptions, AttentionSaved};
+use crate::graph::propagate;
 
 #[derive(Debug)]
 struct AttentionBackward;
@@ -13,14 +14,9 @@ impl<B: AttentionKernel> Backward<B, 3> for AttentionBackward {
     type State = (AttentionInputs<B>, AttentionOptions, Option<AttentionSaved<B>>);
 
     fn backward(self, ops: Ops<Self::State, 3>, grads: &mut Gradients, _: &mut Checkpointer) {
-        let grad = grads.consume::<B>(&ops.node);
-        let (inputs, options, saved) = ops.state;
-        let parts = B::backward(inputs, &options, saved, grad);
-        for (parent, grad) in ops.parents.into_iter().zip(parts) {
-            if let Some(parent) = parent {
-                grads.register::<B>(parent.id, grad);
-            }
-        }
+        propagate::<B, _, 3>(ops, grads, |(inputs, options, saved), grad| {
+            B::backward(inputs, &options, saved, grad)
+        });
     }
 }
 

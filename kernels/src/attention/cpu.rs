@@ -4,7 +4,6 @@ mod backward;
 mod forward;
 mod heads;
 mod mask;
-mod product;
 mod rows;
 
 use burn::backend::Flex;

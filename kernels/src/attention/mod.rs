@@ -9,7 +9,8 @@ use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, Dispatch, Flex, backend_extension};
 use burn::tensor::{Int, Tensor};
 
-use crate::bridge::{Bridge, gradient, leaf};
+use crate::bridge::Bridge;
+use crate::graph::{differentiate, gradient, leaf};
 
 pub use options::AttentionOptions;
 pub use reference::reference;
@@ -121,7 +122,7 @@ pub trait AttentionKernel: Bridge {
         let leaves @ [q, k, v] = &[inputs.q, inputs.k, inputs.v].map(leaf::<Self, 4>);
         let segment_ids = Self::lift_int(inputs.segment_ids);
         let out = reference(q.clone(), k.clone(), v.clone(), segment_ids, options);
-        let grads = (out * Tensor::from_inner(Self::lift(grad))).sum().backward();
+        let grads = differentiate::<Self, _>(out, grad);
         leaves.each_ref().map(|leaf| gradient::<Self, 4>(leaf, &grads))
     }
 }
@@ -147,8 +148,9 @@ ops!(Flex);
 
 #[cfg(feature = "cube")]
 mod cube {
-    use super::*;
     use burn_cubecl::CubeBackend;
+
+    use super::*;
 
     impl AttentionKernel for CubeBackend {}
 

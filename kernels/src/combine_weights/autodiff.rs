@@ -5,6 +5,7 @@ use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::backend::tensor::{FloatTensor, IntTensor};
 
 use super::{CombineWeightsKernel, CombineWeightsOps};
+use crate::graph::propagate;
 
 #[derive(Debug)]
 struct CombineWeightsBackward;
@@ -13,12 +14,9 @@ impl<B: CombineWeightsKernel> Backward<B, 1> for CombineWeightsBackward {
     type State = (FloatTensor<B>, IntTensor<B>, f64);
 
     fn backward(self, ops: Ops<Self::State, 1>, grads: &mut Gradients, _: &mut Checkpointer) {
-        let grad = grads.consume::<B>(&ops.node);
-        let [parent] = ops.parents;
-        if let Some(parent) = parent {
-            let (logits, selected, sum) = ops.state;
-            grads.register::<B>(parent.id, B::backward(logits, selected, sum, grad));
-        }
+        propagate::<B, _, 1>(ops, grads, |(logits, selected, sum), grad| {
+            [B::backward(logits, selected, sum, grad)]
+        });
     }
 }
 

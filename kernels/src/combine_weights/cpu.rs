@@ -80,8 +80,8 @@ fn sigmoids(logits: &[f32], selected: &[i32], s: &mut [f32]) -> f32 {
     s.iter().sum::<f32>() + EPSILON as f32
 }
 
-/// With T the total: dlogit_j = sum / T (dw_j - dw . s / T) s_j (1 - s_j); an id that occurs twice
-/// gets both.
+/// With T the total: `dlogit_j = sum / T (dw_j - dw . s / T) s_j (1 - s_j)`; an id that occurs
+/// twice gets both.
 fn backward_row(sum: f32, total: f32, s: &[f32], ids: &[i32], dw: &[f32], dlogits: &mut [f32]) {
     // A slot without an expert has s = 0, but its gradient may be infinite or NaN.
     let chosen = || ids.iter().zip(s).zip(dw).filter(|((id, _), _)| **id >= 0);

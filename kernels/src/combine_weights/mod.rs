@@ -8,7 +8,8 @@ use burn::backend::{Backend, Dispatch, Flex, backend_extension};
 use burn::tensor::activation::sigmoid;
 use burn::tensor::{Int, Tensor};
 
-use crate::bridge::{Bridge, gradient, leaf};
+use crate::bridge::Bridge;
+use crate::graph::{differentiate, gradient, leaf};
 
 /// Keeps the weights finite where every chosen sigmoid is zero.
 const EPSILON: f64 = 1e-9;
@@ -76,12 +77,12 @@ pub trait CombineWeightsKernel: Bridge {
     ) -> FloatTensor<Self> {
         let logits = leaf::<Self, 2>(logits);
         let out = reference(logits.clone(), Self::lift_int(selected), sum);
-        let grads = (out * Tensor::from_inner(Self::lift(grad))).sum().backward();
+        let grads = differentiate::<Self, _>(out, grad);
         gradient::<Self, 2>(&logits, &grads)
     }
 }
 
-macro_rules! forward_op {
+macro_rules! ops {
     ($backend:ty) => {
         impl CombineWeightsOps for $backend {
             fn combine_weights(
@@ -95,14 +96,15 @@ macro_rules! forward_op {
     };
 }
 
-forward_op!(Flex);
+ops!(Flex);
 
 #[cfg(feature = "cube")]
 mod cube {
-    use super::*;
     use burn_cubecl::CubeBackend;
+
+    use super::*;
 
     impl CombineWeightsKernel for CubeBackend {}
 
-    forward_op!(CubeBackend);
+    ops!(CubeBackend);
 }

@@ -5,6 +5,7 @@ use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Autodiff, AutodiffBackend};
 
 use super::{CrossEntropyKernel, CrossEntropyOps, HiddenAndHead, Sums};
+use crate::graph::propagate;
 
 #[derive(Debug)]
 struct CrossEntropyBackward;
@@ -14,14 +15,10 @@ impl<B: CrossEntropyKernel> Backward<B, 2> for CrossEntropyBackward {
     type State = HiddenAndHead<B>;
 
     fn backward(self, ops: Ops<Self::State, 2>, grads: &mut Gradients, _: &mut Checkpointer) {
-        let scale = B::lift::<1>(grads.consume::<B>(&ops.node)).reshape([1, 1]);
-        let (dhidden, dhead) = ops.state;
-        for (parent, grad) in ops.parents.into_iter().zip([dhidden, dhead]) {
-            if let Some(parent) = parent {
-                let grad = B::lift::<2>(grad) * scale.clone();
-                grads.register::<B>(parent.id, B::lower(grad));
-            }
-        }
+        propagate::<B, _, 2>(ops, grads, |(dhidden, dhead), grad| {
+            let scale = B::lift::<1>(grad).reshape([1, 1]);
+            [dhidden, dhead].map(|grad| B::lower(B::lift::<2>(grad) * scale.clone()))
+        });
     }
 }
 
@@ -58,7 +55,7 @@ impl<B: CrossEntropyKernel, C: CheckpointStrategy> CrossEntropyOps for Autodiff<
         targets: IntTensor<Self>,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
         let (nll, log_sum_exp) =
-            B::token_losses(hidden.into_primitive(), head.into_primitive(), targets);
+            B::forward_tokens(hidden.into_primitive(), head.into_primitive(), targets);
         (Self::from_inner(nll), Self::from_inner(log_sum_exp))
     }
 }

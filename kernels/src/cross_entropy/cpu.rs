@@ -5,7 +5,7 @@ use rayon::prelude::*;
 
 use super::{CrossEntropyKernel, HiddenAndHead, Sums};
 use crate::flex::{contiguous, dims, float_tensor, floats, integers};
-use crate::matrix::{Matrix, Mode, multiply};
+use crate::matrix::{Factors, Matrix, multiply};
 use crate::simd::{exp_shifted_sum, max};
 
 /// Tokens a task takes at a time: enough that reading the head pays.
@@ -57,7 +57,7 @@ impl CrossEntropyKernel for Flex {
         (problem.sums(&losses), gradients)
     }
 
-    fn token_losses(
+    fn forward_tokens(
         hidden: FlexTensor,
         head: FlexTensor,
         targets: FlexTensor,
@@ -146,7 +146,7 @@ impl<'a> Problem<'a> {
                         self.slopes(tokens, losses, logits);
                         let slopes = Matrix::new(logits, tokens.len(), v);
                         let head = Matrix::new(self.head, d, v).transposed();
-                        multiply(dhidden, Mode::Replace, slopes, head);
+                        multiply(dhidden, Factors::REPLACE, slopes, head);
                     },
                 );
                 let hidden = Matrix::new(hidden, tokens.len(), d);
@@ -164,7 +164,7 @@ impl<'a> Problem<'a> {
     fn losses(&self, tokens: &[Token], hidden: &[f32], losses: &mut [Loss], logits: &mut [f32]) {
         let (d, v) = (self.d, self.v);
         let hidden = Matrix::new(hidden, tokens.len(), d);
-        multiply(logits, Mode::Replace, hidden, Matrix::new(self.head, d, v));
+        multiply(logits, Factors::REPLACE, hidden, Matrix::new(self.head, d, v));
         for ((token, loss), logits) in tokens.iter().zip(losses).zip(logits.chunks_mut(v)) {
             let largest = max(logits);
             let target = logits[token.target] - largest;
@@ -174,7 +174,7 @@ impl<'a> Problem<'a> {
     }
 
     /// From e^(logit - max) to the gradient of the logits:
-    /// w ((1 + 2 z_coefficient lse) softmax - onehot(target)).
+    /// `w ((1 + 2 z_coefficient lse) softmax - onehot(target))`.
     fn slopes(&self, tokens: &[Token], losses: &[Loss], logits: &mut [f32]) {
         for ((token, loss), logits) in tokens.iter().zip(losses).zip(logits.chunks_mut(self.v)) {
             let pull = 1.0 + 2.0 * self.z_coefficient as f32 * loss.lse;
@@ -220,7 +220,7 @@ impl Slopes {
     fn add_head(&mut self, hidden: Matrix, logits: Matrix) {
         self.head.par_iter_mut().enumerate().for_each(|(i, block)| {
             let columns = logits.columns(i * COLUMN_BLOCK, COLUMN_BLOCK);
-            multiply(block, Mode::Add, hidden.transposed(), columns);
+            multiply(block, Factors::ADD, hidden.transposed(), columns);
         });
     }
 

@@ -1,5 +1,8 @@
-//! Linear head, softmax cross-entropy and z-loss in one operation, which never holds the logits
-//! of all tokens at once.
+//! Linear head, softmax cross-entropy and z-loss in one operation.
+//!
+//! The CPU kernel never holds the logits of all tokens at once. The reference, which backends
+//! without a kernel of their own run, does: [tokens, vocabulary] in f32, and while tracked several
+//! tensors of that size.
 
 mod autodiff;
 mod cpu;
@@ -9,7 +12,8 @@ use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, Dispatch, Flex, backend_extension};
 use burn::tensor::{Int, Tensor};
 
-use crate::bridge::{Bridge, gradient, leaf};
+use crate::bridge::Bridge;
+use crate::graph::{gradient, leaf};
 pub use reference::{reference, token_losses_reference};
 
 /// Weighted sums over tokens; each tensor has one element.
@@ -37,7 +41,8 @@ pub struct TokenLosses {
 ///
 /// A token of weight 0 adds exactly nothing to sums and gradients, whatever its hidden state and
 /// target are. There is no gradient for `weight`. A tracked call computes the gradients in its
-/// forward pass and keeps them: as many values as `hidden` and `head` have.
+/// forward pass and keeps them: as many values as `hidden` and `head` have. On a GPU that pass
+/// also holds the logits of all tokens; see the [module](self).
 ///
 /// # Shapes
 /// `hidden` [tokens, hidden], `head` [hidden, vocabulary], `targets` and `weight` [tokens].
@@ -125,7 +130,8 @@ pub type Sums<B> = (FloatTensor<B>, FloatTensor<B>, FloatTensor<B>);
 /// The gradients of `total` for `hidden` and `head`.
 pub type HiddenAndHead<B> = (FloatTensor<B>, FloatTensor<B>);
 
-/// What a backend without autodiff computes; the defaults are the reference.
+/// What a backend without autodiff computes; the defaults are the reference, which holds the
+/// logits of all tokens, [tokens, vocabulary].
 pub trait CrossEntropyKernel: Bridge {
     /// The three sums.
     fn forward(
@@ -161,7 +167,7 @@ pub trait CrossEntropyKernel: Bridge {
     }
 
     /// `nll` and `log_sum_exp`.
-    fn token_losses(
+    fn forward_tokens(
         hidden: FloatTensor<Self>,
         head: FloatTensor<Self>,
         targets: IntTensor<Self>,
@@ -190,14 +196,21 @@ macro_rules! ops {
                 head: FloatTensor<Self>,
                 targets: IntTensor<Self>,
             ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-                <Self as CrossEntropyKernel>::token_losses(hidden, head, targets)
+                <Self as CrossEntropyKernel>::forward_tokens(hidden, head, targets)
             }
         }
     };
 }
 
 ops!(Flex);
+
 #[cfg(feature = "cube")]
-ops!(burn_cubecl::CubeBackend);
-#[cfg(feature = "cube")]
-impl CrossEntropyKernel for burn_cubecl::CubeBackend {}
+mod cube {
+    use burn_cubecl::CubeBackend;
+
+    use super::*;
+
+    impl CrossEntropyKernel for CubeBackend {}
+
+    ops!(CubeBackend);
+}

@@ -5,6 +5,7 @@ use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::backend::tensor::FloatTensor;
 
 use super::{Activation, GatedKernel, GatedOps};
+use crate::graph::propagate;
 
 #[derive(Debug)]
 struct GatedBackward;
@@ -13,14 +14,9 @@ impl<B: GatedKernel> Backward<B, 2> for GatedBackward {
     type State = (FloatTensor<B>, FloatTensor<B>, Activation);
 
     fn backward(self, ops: Ops<Self::State, 2>, grads: &mut Gradients, _: &mut Checkpointer) {
-        let grad = grads.consume::<B>(&ops.node);
-        let (value, gate, activation) = ops.state;
-        let (dvalue, dgate) = B::backward(value, gate, activation, grad);
-        for (parent, grad) in ops.parents.into_iter().zip([dvalue, dgate]) {
-            if let Some(parent) = parent {
-                grads.register::<B>(parent.id, grad);
-            }
-        }
+        propagate::<B, _, 2>(ops, grads, |(value, gate, activation), grad| {
+            B::backward(value, gate, activation, grad).into()
+        });
     }
 }
 

@@ -5,7 +5,7 @@ use burn::backend::flex::FlexTensor;
 use rayon::prelude::*;
 
 use super::{Activation, GatedKernel};
-use crate::flex::{contiguous, dims, float_tensor, floats, floats_mut};
+use crate::flex::{contiguous, dims, float_tensor, floats, floats_mut, unshared};
 use crate::parallel::{ELEMENT_BLOCK, ROW_BLOCK};
 use crate::simd::{Loop, MulAdd, dot, sigmoid, vectorised};
 
@@ -96,7 +96,7 @@ fn backward<G: Gate>(
     gate: FlexTensor,
     grad: FlexTensor,
 ) -> (FlexTensor, FlexTensor) {
-    let (value, gate, mut dvalue) = (contiguous(value), contiguous(gate), contiguous(grad));
+    let (value, gate, mut dvalue) = (contiguous(value), contiguous(gate), unshared(grad));
     let ([rows, dim], [_, gate_dim]) = (dims(&value), dims(&gate));
     let mut dgate = vec![0.0; rows * gate_dim];
     let (value, gate, grad) = (floats(&value), floats(&gate), floats_mut(&mut dvalue));
@@ -204,7 +204,7 @@ impl<G: Gate> Loop for RowBackward<'_, G> {
         let rows = self.dvalue.chunks_exact_mut(dim).zip(self.value.chunks_exact(dim));
         for ((dvalue, value), (dgate, gate)) in rows.zip(self.dgate.iter_mut().zip(self.gate)) {
             let (factor, slope) = G::of::<M>(*gate);
-            *dgate = slope * dot::<M>(value, dvalue);
+            *dgate = slope * dot(value, dvalue);
             for dvalue in dvalue {
                 *dvalue *= factor;
             }

@@ -1,4 +1,4 @@
-//! Products with an activated gate: SwiGLU, the gate of a gated norm, the gate of a head.
+//! Products with an activated gate: `SwiGLU`, the gate of a gated norm, the gate of a head.
 //!
 //! All three are `value * activation(gate)`, so they share one operation, [`gated`].
 
@@ -10,7 +10,8 @@ use burn::backend::{Backend, Dispatch, Flex, backend_extension};
 use burn::tensor::Tensor;
 use burn::tensor::activation;
 
-use crate::bridge::{Bridge, gradient, leaf};
+use crate::bridge::Bridge;
+use crate::graph::{differentiate, gradient, leaf};
 
 /// What is done to a gate before it is multiplied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +49,7 @@ pub fn swiglu(gate: Tensor<2>, up: Tensor<2>) -> Tensor<2> {
 /// If the shapes differ.
 ///
 /// # Source
-/// SPEC section 2, GatedNorm.
+/// SPEC section 2, `GatedNorm`.
 pub fn sigmoid_gate(x: Tensor<2>, z: Tensor<2>) -> Tensor<2> {
     let (found, needed) = (z.dims(), x.dims());
     assert!(found == needed, "sigmoid_gate: `z` has shape {found:?}, needed {needed:?} as `x`");
@@ -131,35 +132,34 @@ pub trait GatedKernel: Bridge {
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
         let (value, gate) = (leaf::<Self, 2>(value), leaf::<Self, 2>(gate));
         let out = reference(value.clone(), gate.clone(), activation);
-        let grads = (out * Tensor::from_inner(Self::lift(grad))).sum().backward();
+        let grads = differentiate::<Self, _>(out, grad);
         (gradient::<Self, 2>(&value, &grads), gradient::<Self, 2>(&gate, &grads))
     }
 }
 
-impl GatedOps for Flex {
-    fn gated(
-        value: FloatTensor<Self>,
-        gate: FloatTensor<Self>,
-        activation: Activation,
-    ) -> FloatTensor<Self> {
-        <Self as GatedKernel>::forward(value, gate, activation)
-    }
+macro_rules! ops {
+    ($backend:ty) => {
+        impl GatedOps for $backend {
+            fn gated(
+                value: FloatTensor<Self>,
+                gate: FloatTensor<Self>,
+                activation: Activation,
+            ) -> FloatTensor<Self> {
+                <Self as GatedKernel>::forward(value, gate, activation)
+            }
+        }
+    };
 }
+
+ops!(Flex);
 
 #[cfg(feature = "cube")]
 mod cube {
-    use super::*;
     use burn_cubecl::CubeBackend;
+
+    use super::*;
 
     impl GatedKernel for CubeBackend {}
 
-    impl GatedOps for CubeBackend {
-        fn gated(
-            value: FloatTensor<Self>,
-            gate: FloatTensor<Self>,
-            activation: Activation,
-        ) -> FloatTensor<Self> {
-            <Self as GatedKernel>::forward(value, gate, activation)
-        }
-    }
+    ops!(CubeBackend);
 }

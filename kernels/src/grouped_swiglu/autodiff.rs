@@ -4,23 +4,22 @@ use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::backend::tensor::FloatTensor;
 
-use super::{GroupedSwigluKernel, GroupedSwigluOps, Groups, Inputs, PreActivations};
+use super::{
+    GroupedSwigluInputs, GroupedSwigluKernel, GroupedSwigluOps, GroupedSwigluSaved, Groups,
+};
+use crate::graph::propagate;
 
 #[derive(Debug)]
 struct GroupedSwigluBackward;
 
 impl<B: GroupedSwigluKernel> Backward<B, 4> for GroupedSwigluBackward {
-    type State = (Inputs<B>, Option<PreActivations<B>>, Groups);
+    type State = (GroupedSwigluInputs<B>, Groups, Option<GroupedSwigluSaved<B>>);
 
     fn backward(self, ops: Ops<Self::State, 4>, grads: &mut Gradients, _: &mut Checkpointer) {
-        let grad = grads.consume::<B>(&ops.node);
-        let (inputs, saved, groups) = ops.state;
-        let d = B::backward(inputs, saved, &groups, grad);
-        for (parent, grad) in ops.parents.into_iter().zip([d.x, d.w_gate, d.w_up, d.w_down]) {
-            if let Some(parent) = parent {
-                grads.register::<B>(parent.id, grad);
-            }
-        }
+        propagate::<B, _, 4>(ops, grads, |(inputs, groups, saved), grad| {
+            let d = B::backward(inputs, &groups, saved, grad);
+            [d.x, d.w_gate, d.w_up, d.w_down]
+        });
     }
 }
 
@@ -34,14 +33,14 @@ impl<B: GroupedSwigluKernel, C: CheckpointStrategy> GroupedSwigluOps for Autodif
     ) -> FloatTensor<Self> {
         let ((x, x_node), (w_gate, gate_node)) = (x.into_parts(), w_gate.into_parts());
         let ((w_up, up_node), (w_down, down_node)) = (w_up.into_parts(), w_down.into_parts());
-        let inputs = Inputs { x, w_gate, w_up, w_down };
+        let inputs = GroupedSwigluInputs { x, w_gate, w_up, w_down };
         let prep = GroupedSwigluBackward.prepare::<C>([x_node, gate_node, up_node, down_node]);
         match prep.compute_bound().stateful() {
             OpsKind::Tracked(prep) => {
-                let (out, saved) = B::forward(inputs.clone(), &groups, true);
-                prep.finish((inputs, saved, groups), out)
+                let (out, saved) = B::forward_saving(inputs.clone(), &groups);
+                prep.finish((inputs, groups, saved), out)
             }
-            OpsKind::UnTracked(prep) => prep.finish(B::forward(inputs, &groups, false).0),
+            OpsKind::UnTracked(prep) => prep.finish(B::forward(inputs, &groups)),
         }
     }
 }

@@ -1,11 +1,10 @@
 use burn::backend::Flex;
 use burn::backend::flex::FlexTensor;
-use gemm::Parallelism;
 use rayon::prelude::*;
 
-use super::{GroupedSwigluKernel, Groups, Inputs, PreActivations};
+use super::{GroupedSwigluInputs, GroupedSwigluKernel, GroupedSwigluSaved, Groups};
 use crate::flex::{contiguous, dims, float_tensor, floats};
-use crate::matmul::{Matrix, multiply};
+use crate::matrix::{Factors, Matrix, multiply};
 use crate::simd::sigmoid_in_place;
 
 /// Rows of a task. Large enough that reading a group's matrices again costs little, small enough
@@ -13,48 +12,25 @@ use crate::simd::sigmoid_in_place;
 const TASK_ROWS: usize = 256;
 
 impl GroupedSwigluKernel for Flex {
-    fn forward(
-        inputs: Inputs<Flex>,
+    fn forward(inputs: GroupedSwigluInputs<Flex>, groups: &Groups) -> FlexTensor {
+        forward(inputs, groups, false).0
+    }
+
+    fn forward_saving(
+        inputs: GroupedSwigluInputs<Flex>,
         groups: &Groups,
-        keep: bool,
-    ) -> (FlexTensor, Option<PreActivations<Flex>>) {
-        let inputs = inputs.contiguous();
-        let experts = Experts::of(&inputs);
-        let (c, f, rows) = (experts.c, experts.f, groups.rows());
-        let x = floats(&inputs.x);
-        let (tasks, kept_f) = (Task::of(groups), if keep { f } else { 0 });
-        let (mut out, mut gate) = (vec![0.0; rows * c], vec![0.0; rows * kept_f]);
-        let mut up = gate.clone();
-        let work = tasks.par_iter().zip(split(&mut out, &tasks, c));
-        let work = work.zip(split(&mut gate, &tasks, kept_f)).zip(split(&mut up, &tasks, kept_f));
-        work.for_each(|(((task, out), gate), up)| {
-            let x = Matrix::new(&x[task.start * c..][..task.len * c], task.len, c);
-            let mut scratch = vec![0.0; if keep { 0 } else { 2 * task.len * f }];
-            let (gate, up) = if keep { (gate, up) } else { scratch.split_at_mut(task.len * f) };
-            product(gate, x, experts.gate(task.group));
-            product(up, x, experts.up(task.group));
-            let mut hidden = gate.to_vec();
-            sigmoid_in_place(&mut hidden);
-            for ((hidden, gate), up) in hidden.iter_mut().zip(&*gate).zip(&*up) {
-                *hidden *= gate * up;
-            }
-            product(out, Matrix::new(&hidden, task.len, f), experts.down(task.group));
-        });
-        let saved = keep.then(|| PreActivations {
-            gate: float_tensor(gate, [rows, f]),
-            up: float_tensor(up, [rows, f]),
-        });
-        (float_tensor(out, [rows, c]), saved)
+    ) -> (FlexTensor, Option<GroupedSwigluSaved<Flex>>) {
+        forward(inputs, groups, true)
     }
 
     fn backward(
-        inputs: Inputs<Flex>,
-        saved: Option<PreActivations<Flex>>,
+        inputs: GroupedSwigluInputs<Flex>,
         groups: &Groups,
+        saved: Option<GroupedSwigluSaved<Flex>>,
         grad: FlexTensor,
-    ) -> Inputs<Flex> {
+    ) -> GroupedSwigluInputs<Flex> {
         let (inputs, grad) = (inputs.contiguous(), contiguous(grad));
-        let saved = saved.expect("a tracked forward keeps its pre-activations");
+        let saved = saved.expect("forward saves");
         let experts = Experts::of(&inputs);
         let (x, dout) = (floats(&inputs.x), floats(&grad));
         let rows = RowGradients::of(&experts, groups, &saved, dout);
@@ -75,15 +51,50 @@ impl GroupedSwigluKernel for Flex {
         .collect();
         products.sort_by_key(|(i, ..)| std::cmp::Reverse(groups.range(*i).len()));
         products.into_par_iter().with_max_len(1).for_each(|(i, out, a, b)| {
-            product(out, rows_of(a, groups, i).t(), rows_of(b, groups, i));
+            product(out, rows_of(a, groups, i).transposed(), rows_of(b, groups, i));
         });
-        Inputs {
+        GroupedSwigluInputs {
             x: float_tensor(rows.dx, [groups.rows(), c]),
             w_gate: float_tensor(d_gate, [g, c, f]),
             w_up: float_tensor(d_up, [g, c, f]),
             w_down: float_tensor(d_down, [g, f, c]),
         }
     }
+}
+
+/// The result and, if `keep`, the rows times the gate and the up matrices.
+fn forward(
+    inputs: GroupedSwigluInputs<Flex>,
+    groups: &Groups,
+    keep: bool,
+) -> (FlexTensor, Option<GroupedSwigluSaved<Flex>>) {
+    let inputs = inputs.contiguous();
+    let experts = Experts::of(&inputs);
+    let (c, f, rows) = (experts.c, experts.f, groups.rows());
+    let x = floats(&inputs.x);
+    let (tasks, kept_f) = (Task::of(groups), if keep { f } else { 0 });
+    let (mut out, mut gate) = (vec![0.0; rows * c], vec![0.0; rows * kept_f]);
+    let mut up = gate.clone();
+    let work = tasks.par_iter().zip(split(&mut out, &tasks, c));
+    let work = work.zip(split(&mut gate, &tasks, kept_f)).zip(split(&mut up, &tasks, kept_f));
+    work.for_each(|(((task, out), gate), up)| {
+        let x = Matrix::new(&x[task.start * c..][..task.len * c], task.len, c);
+        let mut scratch = vec![0.0; if keep { 0 } else { 2 * task.len * f }];
+        let (gate, up) = if keep { (gate, up) } else { scratch.split_at_mut(task.len * f) };
+        product(gate, x, experts.gate(task.group));
+        product(up, x, experts.up(task.group));
+        let mut hidden = gate.to_vec();
+        sigmoid_in_place(&mut hidden);
+        for ((hidden, gate), up) in hidden.iter_mut().zip(&*gate).zip(&*up) {
+            *hidden *= gate * up;
+        }
+        product(out, Matrix::new(&hidden, task.len, f), experts.down(task.group));
+    });
+    let saved = keep.then(|| GroupedSwigluSaved {
+        gate: float_tensor(gate, [rows, f]),
+        up: float_tensor(up, [rows, f]),
+    });
+    (float_tensor(out, [rows, c]), saved)
 }
 
 /// What backward finds for each row on its own; zero in rows of no group.
@@ -95,7 +106,12 @@ struct RowGradients {
 }
 
 impl RowGradients {
-    fn of(experts: &Experts, groups: &Groups, saved: &PreActivations<Flex>, dout: &[f32]) -> Self {
+    fn of(
+        experts: &Experts,
+        groups: &Groups,
+        saved: &GroupedSwigluSaved<Flex>,
+        dout: &[f32],
+    ) -> Self {
         let (c, f, tasks) = (experts.c, experts.f, Task::of(groups));
         let (gate, up) = (floats(&saved.gate), floats(&saved.up));
         let zeros = |cols: usize| vec![0.0; groups.rows() * cols];
@@ -109,13 +125,13 @@ impl RowGradients {
             let dout = &dout[task.start * c..][..task.len * c];
             let gate = &gate[task.start * f..][..task.len * f];
             let up = &up[task.start * f..][..task.len * f];
-            product(d_up, matrix(dout, c), experts.down(task.group).t());
+            product(d_up, matrix(dout, c), experts.down(task.group).transposed());
             hidden.copy_from_slice(gate);
             sigmoid_in_place(hidden);
             activation_backward(gate, up, hidden, d_gate, d_up);
-            product(dx, matrix(d_gate, f), experts.gate(task.group).t());
-            let up = experts.up(task.group).t();
-            multiply(dx, 1.0, 1.0, matrix(d_up, f), up, Parallelism::None);
+            product(dx, matrix(d_gate, f), experts.gate(task.group).transposed());
+            let up = experts.up(task.group).transposed();
+            multiply(dx, Factors::ADD, matrix(d_up, f), up);
         });
         rows
     }
@@ -142,7 +158,7 @@ fn activation_backward(
 }
 
 fn product(out: &mut [f32], a: Matrix, b: Matrix) {
-    multiply(out, 0.0, 1.0, a, b, Parallelism::None);
+    multiply(out, Factors::REPLACE, a, b);
 }
 
 /// Matrices of `len` elements each, with their positions.
@@ -165,7 +181,7 @@ struct Experts<'a> {
 }
 
 impl<'a> Experts<'a> {
-    fn of(inputs: &'a Inputs<Flex>) -> Self {
+    fn of(inputs: &'a GroupedSwigluInputs<Flex>) -> Self {
         let [_, c, f] = dims(&inputs.w_gate);
         let (gate, up) = (floats(&inputs.w_gate), floats(&inputs.w_up));
         Self { c, f, gate, up, down: floats(&inputs.w_down) }
@@ -184,7 +200,7 @@ impl<'a> Experts<'a> {
     }
 }
 
-impl Inputs<Flex> {
+impl GroupedSwigluInputs<Flex> {
     fn contiguous(self) -> Self {
         Self {
             x: contiguous(self.x),

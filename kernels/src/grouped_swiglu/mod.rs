@@ -1,4 +1,4 @@
-//! SwiGLU experts over groups of rows, each group with its own three matrices.
+//! `SwiGLU` experts over groups of rows, each group with its own three matrices.
 
 mod autodiff;
 mod cpu;
@@ -11,7 +11,8 @@ use burn::tensor::{Device, Tensor};
 
 pub use groups::Groups;
 
-use crate::bridge::{Bridge, gradient, leaf};
+use crate::bridge::Bridge;
+use crate::graph::{differentiate, gradient, leaf};
 
 /// For the rows of group `i`: `(silu(x w_gate[i]) * (x w_up[i])) w_down[i]`. Rows of no group give
 /// zero and pass no gradient; the matrices of an empty group get a gradient of exactly zero.
@@ -68,7 +69,7 @@ pub fn reference(
         next_row = range.end;
         let x = x.clone().slice([range]);
         let of_group = |w: &Tensor<3>, shape: [usize; 2]| {
-            let w: Tensor<3> = w.clone().slice([i..i + 1]);
+            let w: Tensor<3> = w.clone().narrow(0, i, 1);
             w.reshape(shape)
         };
         let gate = silu(x.clone().matmul(of_group(&w_gate, [c, f])));
@@ -100,7 +101,7 @@ pub trait GroupedSwigluOps: Backend {
 
 /// The four tensor inputs, or their gradients.
 #[derive(Debug, Clone)]
-pub struct Inputs<B: Backend> {
+pub struct GroupedSwigluInputs<B: Backend> {
     /// The rows [rows, c].
     pub x: FloatTensor<B>,
     /// The gate matrices [groups, c, f].
@@ -111,9 +112,9 @@ pub struct Inputs<B: Backend> {
     pub w_down: FloatTensor<B>,
 }
 
-/// What forward may keep for backward: the rows times the gate and the up matrices [rows, f].
+/// What a kernel's forward keeps for its backward, beside the inputs; both [rows, f].
 #[derive(Debug, Clone)]
-pub struct PreActivations<B: Backend> {
+pub struct GroupedSwigluSaved<B: Backend> {
     /// The rows times the gate matrices.
     pub gate: FloatTensor<B>,
     /// The rows times the up matrices.
@@ -122,32 +123,36 @@ pub struct PreActivations<B: Backend> {
 
 /// What a backend without autodiff computes; the defaults are the reference.
 pub trait GroupedSwigluKernel: Bridge {
-    /// The result and, if `keep`, what backward wants of it; the reference wants nothing.
-    fn forward(
-        inputs: Inputs<Self>,
-        groups: &Groups,
-        _keep: bool,
-    ) -> (FloatTensor<Self>, Option<PreActivations<Self>>) {
-        let Inputs { x, w_gate, w_up, w_down } = inputs;
+    /// The result.
+    fn forward(inputs: GroupedSwigluInputs<Self>, groups: &Groups) -> FloatTensor<Self> {
+        let GroupedSwigluInputs { x, w_gate, w_up, w_down } = inputs;
         let (x, w_gate, w_up) = (Self::lift(x), Self::lift(w_gate), Self::lift(w_up));
-        let out = reference(x, w_gate, w_up, Self::lift(w_down), groups);
-        (Self::lower(out), None)
+        Self::lower(reference(x, w_gate, w_up, Self::lift(w_down), groups))
+    }
+
+    /// The result and what [`backward`](GroupedSwigluKernel::backward) shall get; the reference
+    /// keeps nothing.
+    fn forward_saving(
+        inputs: GroupedSwigluInputs<Self>,
+        groups: &Groups,
+    ) -> (FloatTensor<Self>, Option<GroupedSwigluSaved<Self>>) {
+        (Self::forward(inputs, groups), None)
     }
 
     /// The gradients of the inputs for the gradient of the result.
     fn backward(
-        inputs: Inputs<Self>,
-        _saved: Option<PreActivations<Self>>,
+        inputs: GroupedSwigluInputs<Self>,
         groups: &Groups,
+        _saved: Option<GroupedSwigluSaved<Self>>,
         grad: FloatTensor<Self>,
-    ) -> Inputs<Self> {
+    ) -> GroupedSwigluInputs<Self> {
         let x = leaf::<Self, 2>(inputs.x);
         let w_gate = leaf::<Self, 3>(inputs.w_gate);
         let w_up = leaf::<Self, 3>(inputs.w_up);
         let w_down = leaf::<Self, 3>(inputs.w_down);
         let out = reference(x.clone(), w_gate.clone(), w_up.clone(), w_down.clone(), groups);
-        let grads = (out * Tensor::from_inner(Self::lift(grad))).sum().backward();
-        Inputs {
+        let grads = differentiate::<Self, _>(out, grad);
+        GroupedSwigluInputs {
             x: gradient::<Self, 2>(&x, &grads),
             w_gate: gradient::<Self, 3>(&w_gate, &grads),
             w_up: gradient::<Self, 3>(&w_up, &grads),
@@ -156,7 +161,7 @@ pub trait GroupedSwigluKernel: Bridge {
     }
 }
 
-macro_rules! forward_op {
+macro_rules! ops {
     ($backend:ty) => {
         impl GroupedSwigluOps for $backend {
             fn grouped_swiglu(
@@ -166,21 +171,22 @@ macro_rules! forward_op {
                 w_down: FloatTensor<Self>,
                 groups: Groups,
             ) -> FloatTensor<Self> {
-                let inputs = Inputs { x, w_gate, w_up, w_down };
-                <Self as GroupedSwigluKernel>::forward(inputs, &groups, false).0
+                let inputs = GroupedSwigluInputs { x, w_gate, w_up, w_down };
+                <Self as GroupedSwigluKernel>::forward(inputs, &groups)
             }
         }
     };
 }
 
-forward_op!(Flex);
+ops!(Flex);
 
 #[cfg(feature = "cube")]
 mod cube {
-    use super::*;
     use burn_cubecl::CubeBackend;
+
+    use super::*;
 
     impl GroupedSwigluKernel for CubeBackend {}
 
-    forward_op!(CubeBackend);
+    ops!(CubeBackend);
 }

@@ -4,8 +4,9 @@ use rayon::prelude::*;
 
 use super::{MuonHKernel, MuonHNorm, MuonHOptions};
 use crate::flex::{contiguous, dims, floats, floats_mut, unshared};
-use crate::hyperball::{self, BLOCK};
+use crate::hyperball;
 use crate::newton_schulz::cpu::for_each_matrix;
+use crate::parallel::ELEMENT_BLOCK;
 
 impl MuonHKernel for Flex {
     fn step(
@@ -71,7 +72,7 @@ fn joint(
 
 /// `m = decay m + g`, then `g = decay m + g`.
 fn momentum_step(grad: &mut [f32], momentum: &mut [f32], decay: f32) {
-    let blocks = grad.par_chunks_mut(BLOCK).zip(momentum.par_chunks_mut(BLOCK));
+    let blocks = grad.par_chunks_mut(ELEMENT_BLOCK).zip(momentum.par_chunks_mut(ELEMENT_BLOCK));
     blocks.for_each(|(grad, momentum)| {
         for (grad, momentum) in grad.iter_mut().zip(momentum) {
             *momentum = *momentum * decay + *grad;

@@ -1,4 +1,4 @@
-//! Muon under the hyperball step (MuonH).
+//! Muon under the hyperball step (`MuonH`).
 
 mod cpu;
 
@@ -32,7 +32,7 @@ pub struct MuonHOptions {
     pub norm: MuonHNorm,
 }
 
-/// One step of MuonH on a stack of matrices: `(w', momentum')`.
+/// One step of `MuonH` on a stack of matrices: `(w', momentum')`.
 ///
 /// `m = momentum m + g`, `u = momentum m + g`, `o = NewtonSchulz(u)` per matrix,
 /// `w1 = w - lr o |w| / |o|`, `w' = w1 |w| / |w1|`. Muon's factor `sqrt(max(1, out / in))` on `o`
@@ -48,7 +48,7 @@ pub struct MuonHOptions {
 /// If shapes differ.
 ///
 /// # Source
-/// SPEC section 4, MuonH.
+/// SPEC section 4, `MuonH`.
 pub fn muonh_step(
     w: Tensor<3>,
     grad: Tensor<3>,
@@ -109,32 +109,30 @@ pub trait MuonHKernel: Bridge {
     }
 }
 
-impl MuonHOps for Flex {
-    fn muonh_step(
-        w: FloatTensor<Self>,
-        grad: FloatTensor<Self>,
-        momentum: FloatTensor<Self>,
-        options: MuonHOptions,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        <Self as MuonHKernel>::step(w, grad, momentum, &options)
-    }
+macro_rules! ops {
+    ($backend:ty) => {
+        impl MuonHOps for $backend {
+            fn muonh_step(
+                w: FloatTensor<Self>,
+                grad: FloatTensor<Self>,
+                momentum: FloatTensor<Self>,
+                options: MuonHOptions,
+            ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+                <Self as MuonHKernel>::step(w, grad, momentum, &options)
+            }
+        }
+    };
 }
+
+ops!(Flex);
 
 #[cfg(feature = "cube")]
 mod cube {
-    use super::*;
     use burn_cubecl::CubeBackend;
+
+    use super::*;
 
     impl MuonHKernel for CubeBackend {}
 
-    impl MuonHOps for CubeBackend {
-        fn muonh_step(
-            w: FloatTensor<Self>,
-            grad: FloatTensor<Self>,
-            momentum: FloatTensor<Self>,
-            options: MuonHOptions,
-        ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-            <Self as MuonHKernel>::step(w, grad, momentum, &options)
-        }
-    }
+    ops!(CubeBackend);
 }

@@ -81,22 +81,25 @@ pub trait NewtonSchulzKernel: Bridge {
     }
 }
 
-impl NewtonSchulzOps for Flex {
-    fn newton_schulz(u: FloatTensor<Self>, precision: Precision) -> FloatTensor<Self> {
-        <Self as NewtonSchulzKernel>::forward(u, precision)
-    }
+macro_rules! ops {
+    ($backend:ty) => {
+        impl NewtonSchulzOps for $backend {
+            fn newton_schulz(u: FloatTensor<Self>, precision: Precision) -> FloatTensor<Self> {
+                <Self as NewtonSchulzKernel>::forward(u, precision)
+            }
+        }
+    };
 }
+
+ops!(Flex);
 
 #[cfg(feature = "cube")]
 mod cube {
-    use super::*;
     use burn_cubecl::CubeBackend;
+
+    use super::*;
 
     impl NewtonSchulzKernel for CubeBackend {}
 
-    impl NewtonSchulzOps for CubeBackend {
-        fn newton_schulz(u: FloatTensor<Self>, precision: Precision) -> FloatTensor<Self> {
-            <Self as NewtonSchulzKernel>::forward(u, precision)
-        }
-    }
+    ops!(CubeBackend);
 }

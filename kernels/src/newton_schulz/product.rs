@@ -3,8 +3,9 @@
 //! Row strides are padded so that no product has a ragged edge: rows to a multiple of [`ROWS`],
 //! columns to whole vectors. The padding is zero and the steps keep it so.
 
-use gemm::{Parallelism, gemm};
 use rayon::prelude::*;
+
+use crate::matrix::{Factors, Matrix, multiply_strided};
 
 /// Rows of a register tile; every left operand has a multiple of them.
 pub(crate) const ROWS: usize = 6;
@@ -61,7 +62,6 @@ impl Product<'_> {
             && is_x86_feature_detected!("avx2")
             && is_x86_feature_detected!("fma")
         {
-            self.check(out);
             // SAFETY: the features are present and `check` has bounded every access.
             return unsafe { fma::rows(&self, out, first) };
         }
@@ -82,38 +82,15 @@ impl Product<'_> {
     fn rows_by_gemm(self, out: &mut [f32], first: usize) {
         let rows = out.len() / self.out_stride;
         let left_out = if self.symmetric { first / LANES * LANES } else { 0 };
-        let beta = match self.add {
-            Some((beta, add)) => {
-                out.copy_from_slice(&add[..out.len()]);
-                beta
-            }
-            None => 0.0,
-        };
-        let (out, rhs) = (&mut out[left_out..], &self.rhs[left_out..]);
-        // SAFETY: `rows` has checked the bounds of every access; `out` is borrowed exclusively.
-        unsafe {
-            gemm(
-                rows,
-                self.cols - left_out,
-                self.depth,
-                out.as_mut_ptr(),
-                1,
-                self.out_stride as isize,
-                self.add.is_some(),
-                self.lhs.as_ptr(),
-                1,
-                self.lhs_stride as isize,
-                rhs.as_ptr(),
-                1,
-                self.rhs_stride as isize,
-                beta,
-                self.alpha,
-                false,
-                false,
-                false,
-                Parallelism::None,
-            );
+        let mut factors = Factors::REPLACE.scaled(self.alpha);
+        if let Some((beta, add)) = self.add {
+            out.copy_from_slice(&add[..out.len()]);
+            factors.old = beta;
         }
+        let cols = self.cols - left_out;
+        let lhs = Matrix::strided(self.lhs, rows, self.depth, self.lhs_stride);
+        let rhs = Matrix::strided(&self.rhs[left_out..], self.depth, cols, self.rhs_stride);
+        multiply_strided(&mut out[left_out..], self.out_stride, factors, lhs, rhs);
     }
 }
 

@@ -5,6 +5,7 @@ use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::backend::tensor::{FloatTensor, IntTensor};
 
 use super::{PermuteKernel, PermuteOps, RowIds};
+use crate::graph::propagate;
 
 #[derive(Debug)]
 struct DispatchBackward;
@@ -13,11 +14,7 @@ impl<B: PermuteKernel> Backward<B, 1> for DispatchBackward {
     type State = RowIds<B>;
 
     fn backward(self, ops: Ops<Self::State, 1>, grads: &mut Gradients, _: &mut Checkpointer) {
-        let grad = grads.consume::<B>(&ops.node);
-        let [parent] = ops.parents;
-        if let Some(parent) = parent {
-            grads.register::<B>(parent.id, B::dispatch_backward(ops.state, grad));
-        }
+        propagate::<B, _, 1>(ops, grads, |ids, grad| [B::dispatch_backward(ids, grad)]);
     }
 }
 
@@ -28,14 +25,9 @@ impl<B: PermuteKernel> Backward<B, 2> for CombineBackward {
     type State = (FloatTensor<B>, FloatTensor<B>, RowIds<B>);
 
     fn backward(self, ops: Ops<Self::State, 2>, grads: &mut Gradients, _: &mut Checkpointer) {
-        let grad = grads.consume::<B>(&ops.node);
-        let (y, weights, ids) = ops.state;
-        let (dy, dweights) = B::combine_backward(y, weights, ids, grad);
-        for (parent, grad) in ops.parents.into_iter().zip([dy, dweights]) {
-            if let Some(parent) = parent {
-                grads.register::<B>(parent.id, grad);
-            }
-        }
+        propagate::<B, _, 2>(ops, grads, |(y, weights, ids), grad| {
+            B::combine_backward(y, weights, ids, grad).into()
+        });
     }
 }
 

@@ -1,11 +1,11 @@
 use burn::backend::Flex;
 use burn::backend::flex::FlexTensor;
-use rayon::prelude::*;
 
 use super::map::check;
 use super::{PermuteKernel, RowIds};
 use crate::flex::{contiguous, dims, float_tensor, floats, integers};
-use crate::parallel::ROW_BLOCK;
+use crate::parallel::for_each_row;
+use crate::simd::dot;
 
 impl PermuteKernel for Flex {
     fn dispatch(x: FlexTensor, ids: RowIds<Flex>) -> FlexTensor {
@@ -109,29 +109,4 @@ impl HostIds {
         let rows = &self.row_of[token * self.slots..][..self.slots];
         rows.iter().map(|&row| usize::try_from(row).ok())
     }
-}
-
-/// Runs `fill` on every row of `out`, blocks of rows in parallel.
-fn for_each_row(out: &mut [f32], dim: usize, fill: impl Fn(usize, &mut [f32]) + Sync) {
-    if dim == 0 {
-        return;
-    }
-    out.par_chunks_mut(dim * ROW_BLOCK).enumerate().for_each(|(block, out)| {
-        for (i, out) in out.chunks_mut(dim).enumerate() {
-            fill(block * ROW_BLOCK + i, out);
-        }
-    });
-}
-
-/// Eight partial sums, so that the loop vectorises; they are added in order.
-fn dot(a: &[f32], b: &[f32]) -> f32 {
-    let mut lanes = [0.0f32; 8];
-    let (a_wide, b_wide) = (a.chunks_exact(8), b.chunks_exact(8));
-    let rest: f32 = a_wide.remainder().iter().zip(b_wide.remainder()).map(|(a, b)| a * b).sum();
-    for (a, b) in a_wide.zip(b_wide) {
-        for i in 0..8 {
-            lanes[i] += a[i] * b[i];
-        }
-    }
-    lanes.iter().sum::<f32>() + rest
 }

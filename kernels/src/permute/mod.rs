@@ -11,7 +11,8 @@ use burn::tensor::{Int, Tensor};
 
 pub use map::RowMap;
 
-use crate::bridge::{Bridge, gradient, leaf};
+use crate::bridge::Bridge;
+use crate::graph::{differentiate, gradient, leaf};
 
 /// Copies each token's row to the rows of its assignments: row `r` is `x[assignment_of[r] / k]`,
 /// zero where the row is empty. The gradient of a token is the sum over its slots, in slot order.
@@ -164,12 +165,12 @@ pub trait PermuteKernel: Bridge {
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
         let (y, weights) = (leaf::<Self, 2>(y), leaf::<Self, 2>(weights));
         let out = combine_reference(y.clone(), weights.clone(), &ids.lift());
-        let grads = (out * Tensor::from_inner(Self::lift(grad))).sum().backward();
+        let grads = differentiate::<Self, _>(out, grad);
         (gradient::<Self, 2>(&y, &grads), gradient::<Self, 2>(&weights, &grads))
     }
 }
 
-macro_rules! forward_ops {
+macro_rules! ops {
     ($backend:ty) => {
         impl PermuteOps for $backend {
             fn dispatch_rows(
@@ -192,14 +193,15 @@ macro_rules! forward_ops {
     };
 }
 
-forward_ops!(Flex);
+ops!(Flex);
 
 #[cfg(feature = "cube")]
 mod cube {
-    use super::*;
     use burn_cubecl::CubeBackend;
+
+    use super::*;
 
     impl PermuteKernel for CubeBackend {}
 
-    forward_ops!(CubeBackend);
+    ops!(CubeBackend);
 }

@@ -5,6 +5,7 @@ use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::backend::tensor::FloatTensor;
 
 use super::{RmsNormKernel, RmsNormOps};
+use crate::graph::propagate;
 
 #[derive(Debug)]
 struct RmsNormBackward;
@@ -13,14 +14,9 @@ impl<B: RmsNormKernel> Backward<B, 2> for RmsNormBackward {
     type State = (FloatTensor<B>, FloatTensor<B>, f64);
 
     fn backward(self, ops: Ops<Self::State, 2>, grads: &mut Gradients, _: &mut Checkpointer) {
-        let grad = grads.consume::<B>(&ops.node);
-        let (x, gain, eps) = ops.state;
-        let (dx, dgain) = B::backward(x, gain, eps, grad);
-        for (parent, grad) in ops.parents.into_iter().zip([dx, dgain]) {
-            if let Some(parent) = parent {
-                grads.register::<B>(parent.id, grad);
-            }
-        }
+        propagate::<B, _, 2>(ops, grads, |(x, gain, eps), grad| {
+            B::backward(x, gain, eps, grad).into()
+        });
     }
 }
 

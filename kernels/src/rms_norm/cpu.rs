@@ -5,6 +5,7 @@ use rayon::prelude::*;
 use super::RmsNormKernel;
 use crate::flex::{contiguous, dims, float_tensor, floats};
 use crate::parallel::{ROW_BLOCK, sum_in_order};
+use crate::simd::dot;
 
 impl RmsNormKernel for Flex {
     fn forward(x: FlexTensor, gain: FlexTensor, eps: f64) -> FlexTensor {
@@ -51,9 +52,9 @@ impl RmsNormKernel for Flex {
     }
 }
 
-fn inverse_rms(x: &[f32], eps: f32) -> f32 {
-    let squares: f32 = x.iter().map(|x| x * x).sum();
-    (squares / x.len() as f32 + eps).sqrt().recip()
+/// `1 / sqrt(mean(x^2) + eps)`.
+pub(crate) fn inverse_rms(x: &[f32], eps: f32) -> f32 {
+    (dot(x, x) / x.len() as f32 + eps).sqrt().recip()
 }
 
 /// With r = 1 / rms: dx = r (gain dy - x r^2 mean(x gain dy)), dgain += x r dy.

@@ -1,13 +1,14 @@
 //! Root-mean-square normalisation of the last dimension with a gain.
 
 mod autodiff;
-mod cpu;
+pub(crate) mod cpu;
 
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Dispatch, Flex, backend_extension};
 use burn::tensor::Tensor;
 
-use crate::bridge::{Bridge, gradient, leaf};
+use crate::bridge::Bridge;
+use crate::graph::{differentiate, gradient, leaf};
 
 /// `x / sqrt(mean(x^2) + eps) * gain` over the last dimension.
 ///
@@ -18,7 +19,7 @@ use crate::bridge::{Bridge, gradient, leaf};
 /// If `gain` is not as long as a row of `x`.
 ///
 /// # Source
-/// SPEC section 2, RMSNorm.
+/// SPEC section 2, `RMSNorm`.
 pub fn rms_norm(x: Tensor<2>, gain: Tensor<1>, eps: f64) -> Tensor<2> {
     assert_eq!(x.dims()[1], gain.dims()[0], "rms_norm: a gain for each column");
     Tensor::from_dispatch(Dispatch::rms_norm(x.into_dispatch(), gain.into_dispatch(), eps))
@@ -53,27 +54,34 @@ pub trait RmsNormKernel: Bridge {
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
         let (x, gain) = (leaf::<Self, 2>(x), leaf::<Self, 1>(gain));
         let out = reference(x.clone(), gain.clone(), eps);
-        let grads = (out * Tensor::from_inner(Self::lift(grad))).sum().backward();
+        let grads = differentiate::<Self, _>(out, grad);
         (gradient::<Self, 2>(&x, &grads), gradient::<Self, 1>(&gain, &grads))
     }
 }
 
-impl RmsNormOps for Flex {
-    fn rms_norm(x: FloatTensor<Self>, gain: FloatTensor<Self>, eps: f64) -> FloatTensor<Self> {
-        <Self as RmsNormKernel>::forward(x, gain, eps)
-    }
+macro_rules! ops {
+    ($backend:ty) => {
+        impl RmsNormOps for $backend {
+            fn rms_norm(
+                x: FloatTensor<Self>,
+                gain: FloatTensor<Self>,
+                eps: f64,
+            ) -> FloatTensor<Self> {
+                <Self as RmsNormKernel>::forward(x, gain, eps)
+            }
+        }
+    };
 }
+
+ops!(Flex);
 
 #[cfg(feature = "cube")]
 mod cube {
-    use super::*;
     use burn_cubecl::CubeBackend;
+
+    use super::*;
 
     impl RmsNormKernel for CubeBackend {}
 
-    impl RmsNormOps for CubeBackend {
-        fn rms_norm(x: FloatTensor<Self>, gain: FloatTensor<Self>, eps: f64) -> FloatTensor<Self> {
-            <Self as RmsNormKernel>::forward(x, gain, eps)
-        }
-    }
+    ops!(CubeBackend);
 }

@@ -5,6 +5,7 @@ use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::backend::tensor::{FloatTensor, IntTensor};
 
 use super::{ShortConvKernel, ShortConvOps};
+use crate::graph::propagate;
 
 #[derive(Debug)]
 struct ShortConvBackward;
@@ -13,14 +14,9 @@ impl<B: ShortConvKernel> Backward<B, 2> for ShortConvBackward {
     type State = (FloatTensor<B>, FloatTensor<B>, IntTensor<B>);
 
     fn backward(self, ops: Ops<Self::State, 2>, grads: &mut Gradients, _: &mut Checkpointer) {
-        let grad = grads.consume::<B>(&ops.node);
-        let (x, weight, segment_ids) = ops.state;
-        let (dx, dweight) = B::backward(x, weight, segment_ids, grad);
-        for (parent, grad) in ops.parents.into_iter().zip([dx, dweight]) {
-            if let Some(parent) = parent {
-                grads.register::<B>(parent.id, grad);
-            }
-        }
+        propagate::<B, _, 2>(ops, grads, |(x, weight, segment_ids), grad| {
+            B::backward(x, weight, segment_ids, grad).into()
+        });
     }
 }
 

@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use super::ShortConvKernel;
 use crate::flex::{contiguous, dims, float_tensor, floats, integers};
-use crate::parallel::{ROW_BLOCK, sum_in_order};
+use crate::parallel::{ROW_BLOCK, for_each_row, sum_in_order};
 
 impl ShortConvKernel for Flex {
     fn forward(x: FlexTensor, weight: FlexTensor, segment_ids: FlexTensor) -> FlexTensor {
@@ -12,13 +12,10 @@ impl ShortConvKernel for Flex {
         let (shape, taps) = (dims(&x), Taps::new(&x, &weight, segment_ids));
         let ([b, s, d], x, weight) = (shape, floats(&x), floats(&weight));
         let mut out = vec![0.0; b * s * d];
-        out.par_chunks_mut(d * ROW_BLOCK).enumerate().for_each(|(block, out)| {
-            for (i, out) in out.chunks_mut(d).enumerate() {
-                let t = block * ROW_BLOCK + i;
-                for lag in 0..taps.num_taps {
-                    if taps.reaches_back(t, lag) {
-                        add_product(out, row(weight, lag, d), row(x, t - lag, d));
-                    }
+        for_each_row(&mut out, d, |t, out| {
+            for lag in 0..taps.num_taps {
+                if taps.reaches_back(t, lag) {
+                    add_product(out, row(weight, lag, d), row(x, t - lag, d));
                 }
             }
         });

@@ -7,7 +7,8 @@ use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, Dispatch, Flex, backend_extension};
 use burn::tensor::{Int, Tensor};
 
-use crate::bridge::{Bridge, gradient, leaf};
+use crate::bridge::Bridge;
+use crate::graph::{differentiate, gradient, leaf};
 
 /// `out[t] = sum over lag of weight[lag] * x[t - lag]`, for each channel on its own.
 ///
@@ -45,7 +46,7 @@ pub fn short_conv(x: Tensor<3>, weight: Tensor<2>, segment_ids: Tensor<2, Int>) 
 /// The meaning of [`short_conv`] in plain tensor operations.
 pub fn reference(x: Tensor<3>, weight: Tensor<2>, segment_ids: Tensor<2, Int>) -> Tensor<3> {
     let ([b, s, d], [taps, _]) = (x.dims(), weight.dims());
-    let tap = |lag: usize| weight.clone().slice([lag..lag + 1]).reshape([1, 1, d]);
+    let tap = |lag: usize| weight.clone().narrow(0, lag, 1).reshape([1, 1, d]);
     let mut out = x.clone() * tap(0);
     for lag in 1..taps.min(s) {
         let earlier = x.clone().slice([0..b, 0..s - lag]);
@@ -92,35 +93,34 @@ pub trait ShortConvKernel: Bridge {
         let (x, weight) = (leaf::<Self, 3>(x), leaf::<Self, 2>(weight));
         let segment_ids = Tensor::from_inner(Self::lift_int(segment_ids));
         let out = reference(x.clone(), weight.clone(), segment_ids);
-        let grads = (out * Tensor::from_inner(Self::lift(grad))).sum().backward();
+        let grads = differentiate::<Self, _>(out, grad);
         (gradient::<Self, 3>(&x, &grads), gradient::<Self, 2>(&weight, &grads))
     }
 }
 
-impl ShortConvOps for Flex {
-    fn short_conv(
-        x: FloatTensor<Self>,
-        weight: FloatTensor<Self>,
-        segment_ids: IntTensor<Self>,
-    ) -> FloatTensor<Self> {
-        <Self as ShortConvKernel>::forward(x, weight, segment_ids)
-    }
+macro_rules! ops {
+    ($backend:ty) => {
+        impl ShortConvOps for $backend {
+            fn short_conv(
+                x: FloatTensor<Self>,
+                weight: FloatTensor<Self>,
+                segment_ids: IntTensor<Self>,
+            ) -> FloatTensor<Self> {
+                <Self as ShortConvKernel>::forward(x, weight, segment_ids)
+            }
+        }
+    };
 }
+
+ops!(Flex);
 
 #[cfg(feature = "cube")]
 mod cube {
-    use super::*;
     use burn_cubecl::CubeBackend;
+
+    use super::*;
 
     impl ShortConvKernel for CubeBackend {}
 
-    impl ShortConvOps for CubeBackend {
-        fn short_conv(
-            x: FloatTensor<Self>,
-            weight: FloatTensor<Self>,
-            segment_ids: IntTensor<Self>,
-        ) -> FloatTensor<Self> {
-            <Self as ShortConvKernel>::forward(x, weight, segment_ids)
-        }
-    }
+    ops!(CubeBackend);
 }

@@ -5,6 +5,7 @@ use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::backend::tensor::FloatTensor;
 
 use super::{SiluKernel, SiluOps};
+use crate::graph::propagate;
 
 #[derive(Debug)]
 struct SiluBackward;
@@ -13,11 +14,7 @@ impl<B: SiluKernel> Backward<B, 1> for SiluBackward {
     type State = FloatTensor<B>;
 
     fn backward(self, ops: Ops<Self::State, 1>, grads: &mut Gradients, _: &mut Checkpointer) {
-        let grad = grads.consume::<B>(&ops.node);
-        let [parent] = ops.parents;
-        if let Some(parent) = parent {
-            grads.register::<B>(parent.id, B::backward(ops.state, grad));
-        }
+        propagate::<B, _, 1>(ops, grads, |x, grad| [B::backward(x, grad)]);
     }
 }
 

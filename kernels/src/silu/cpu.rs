@@ -3,7 +3,7 @@ use burn::backend::flex::FlexTensor;
 use rayon::prelude::*;
 
 use super::SiluKernel;
-use crate::flex::{contiguous, dims, float_tensor, floats, floats_mut};
+use crate::flex::{contiguous, dims, float_tensor, floats, floats_mut, unshared};
 use crate::parallel::ELEMENT_BLOCK;
 use crate::simd::{Loop, MulAdd, sigmoid, vectorised};
 
@@ -19,7 +19,7 @@ impl SiluKernel for Flex {
     }
 
     fn backward(x: FlexTensor, grad: FlexTensor) -> FlexTensor {
-        let (x, mut dx) = (contiguous(x), contiguous(grad));
+        let (x, mut dx) = (contiguous(x), unshared(grad));
         floats_mut(&mut dx)
             .par_chunks_mut(ELEMENT_BLOCK)
             .zip(floats(&x).par_chunks(ELEMENT_BLOCK))

@@ -7,7 +7,8 @@ use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Dispatch, Flex, backend_extension};
 use burn::tensor::Tensor;
 
-use crate::bridge::{Bridge, gradient, leaf};
+use crate::bridge::Bridge;
+use crate::graph::{differentiate, gradient, leaf};
 
 /// `x sigmoid(x)`.
 ///
@@ -15,7 +16,7 @@ use crate::bridge::{Bridge, gradient, leaf};
 /// `x` [rows, dim], result the same.
 ///
 /// # Source
-/// SPEC section 2, GatedNorm.
+/// SPEC section 2, `GatedNorm`.
 pub fn silu(x: Tensor<2>) -> Tensor<2> {
     Tensor::from_dispatch(Dispatch::silu(x.into_dispatch()))
 }
@@ -43,27 +44,30 @@ pub trait SiluKernel: Bridge {
     fn backward(x: FloatTensor<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
         let x = leaf::<Self, 2>(x);
         let out = reference(x.clone());
-        let grads = (out * Tensor::from_inner(Self::lift(grad))).sum().backward();
+        let grads = differentiate::<Self, _>(out, grad);
         gradient::<Self, 2>(&x, &grads)
     }
 }
 
-impl SiluOps for Flex {
-    fn silu(x: FloatTensor<Self>) -> FloatTensor<Self> {
-        <Self as SiluKernel>::forward(x)
-    }
+macro_rules! ops {
+    ($backend:ty) => {
+        impl SiluOps for $backend {
+            fn silu(x: FloatTensor<Self>) -> FloatTensor<Self> {
+                <Self as SiluKernel>::forward(x)
+            }
+        }
+    };
 }
+
+ops!(Flex);
 
 #[cfg(feature = "cube")]
 mod cube {
-    use super::*;
     use burn_cubecl::CubeBackend;
+
+    use super::*;
 
     impl SiluKernel for CubeBackend {}
 
-    impl SiluOps for CubeBackend {
-        fn silu(x: FloatTensor<Self>) -> FloatTensor<Self> {
-            <Self as SiluKernel>::forward(x)
-        }
-    }
+    ops!(CubeBackend);
 }

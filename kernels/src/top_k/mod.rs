@@ -76,22 +76,25 @@ pub trait TopKKernel: Bridge {
     }
 }
 
-impl TopKOps for Flex {
-    fn top_k(scores: FloatTensor<Self>, k: usize) -> (IntTensor<Self>, FloatTensor<Self>) {
-        <Self as TopKKernel>::forward(scores, k)
-    }
+macro_rules! ops {
+    ($backend:ty) => {
+        impl TopKOps for $backend {
+            fn top_k(scores: FloatTensor<Self>, k: usize) -> (IntTensor<Self>, FloatTensor<Self>) {
+                <Self as TopKKernel>::forward(scores, k)
+            }
+        }
+    };
 }
+
+ops!(Flex);
 
 #[cfg(feature = "cube")]
 mod cube {
-    use super::*;
     use burn_cubecl::CubeBackend;
+
+    use super::*;
 
     impl TopKKernel for CubeBackend {}
 
-    impl TopKOps for CubeBackend {
-        fn top_k(scores: FloatTensor<Self>, k: usize) -> (IntTensor<Self>, FloatTensor<Self>) {
-            <Self as TopKKernel>::forward(scores, k)
-        }
-    }
+    ops!(CubeBackend);
 }

@@ -1,7 +1,7 @@
 use burn::tensor::{Int, Tensor, TensorData};
 use fulmar_kernels::attention::{AttentionOptions, attention, reference};
 
-use crate::compare::{assert_close, device, leaf, tensor, values};
+use crate::compare::{assert_close, assert_repeats, bits, device, floats, leaf, tensor, values};
 
 type Op = fn(Tensor<4>, Tensor<4>, Tensor<4>, Tensor<2, Int>, &AttentionOptions) -> Tensor<4>;
 
@@ -64,11 +64,6 @@ fn assert_same(found: [Tensor<4>; 4], expected: [Tensor<4>; 4], case: &str) {
 fn assert_matches(case: Case, options: &AttentionOptions) {
     let name = format!("{:?} h {} j {} a {} {options:?}", case.lengths, case.h, case.j, case.a);
     assert_same(run(attention, case, options), run(reference, case, options), &name);
-}
-
-fn bits<const D: usize>(tensor: Tensor<D>) -> Vec<u32> {
-    let data = tensor.into_data().try_to_vec::<f32>().expect("f32");
-    data.into_iter().map(f32::to_bits).collect()
 }
 
 #[test]
@@ -161,7 +156,7 @@ fn attention_has_the_gradient_of_its_finite_difference() {
     };
     let [_, grads @ ..] = run(attention, case, &options);
     for (which, grad) in grads.into_iter().enumerate() {
-        let grad = grad.into_data().try_to_vec::<f32>().expect("f32");
+        let grad = floats(grad);
         for (i, found) in grad.into_iter().enumerate() {
             let moved = |by: f32| {
                 let mut inputs = [q.clone(), k.clone(), v.clone()];
@@ -177,16 +172,9 @@ fn attention_has_the_gradient_of_its_finite_difference() {
 
 #[test]
 fn attention_has_equal_bits_in_every_run_and_thread_count() {
-    let all = || {
-        let case = Case { b: 2, h: 6, j: 3, a: 16, lengths: &[100, 3, 80] };
-        run(attention, case, &options(2, Some(70), Some(1e4))).map(bits)
-    };
-    let pool = |n| rayon::ThreadPoolBuilder::new().num_threads(n).build().expect("a pool");
-    let expected = all();
-    assert_eq!(all(), expected);
-    for n in [1, 3] {
-        assert_eq!(pool(n).install(all), expected, "{n} threads");
-    }
+    let case = Case { b: 2, h: 6, j: 3, a: 16, lengths: &[100, 3, 80] };
+    let options = options(2, Some(70), Some(1e4));
+    assert_repeats(|| run(attention, case, &options).map(bits));
 }
 
 #[test]

@@ -2,7 +2,7 @@ use burn::tensor::{Int, Tensor, TensorData};
 use fulmar_kernels::combine_weights::{combine_weights, reference};
 use fulmar_kernels::top_k::top_k;
 
-use crate::compare::{assert_close, device, leaf, tensor};
+use crate::compare::{assert_close, assert_repeats, device, leaf, tensor};
 
 type Op = fn(Tensor<2>, Tensor<2, Int>, f64) -> Tensor<2>;
 
@@ -83,14 +83,7 @@ fn logits_far_from_zero_give_finite_weights_and_gradients() {
 #[test]
 fn combine_weights_gives_the_same_bits_on_one_and_on_three_threads() {
     let bits = || run(combine_weights, 700, 48, 4).map(|t| t.into_data());
-    let on = |threads: usize| {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool");
-        pool.install(bits)
-    };
-    let expected = bits();
-    assert_eq!(bits(), expected);
-    assert_eq!(on(1), expected);
-    assert_eq!(on(3), expected);
+    assert_repeats(bits);
 }
 
 #[test]

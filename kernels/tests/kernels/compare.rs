@@ -1,5 +1,7 @@
 //! Deterministic inputs, and a comparison that shows where two tensors part.
 
+use std::fmt::Debug;
+
 use burn::tensor::{Device, Tensor, TensorData};
 
 /// The device of the kernels under test.
@@ -26,6 +28,16 @@ pub(crate) fn tensor<const D: usize>(shape: [usize; D], salt: u64) -> Tensor<D> 
     Tensor::from_data(data, &device())
 }
 
+/// The values of a tensor in row-major order.
+pub(crate) fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+    tensor.into_data().try_to_vec().expect("f32")
+}
+
+/// The values of a tensor as bits, which tell signs of zero and NaN apart.
+pub(crate) fn bits<const D: usize>(tensor: Tensor<D>) -> Vec<u32> {
+    floats(tensor).into_iter().map(f32::to_bits).collect()
+}
+
 /// A leaf whose gradient is wanted.
 pub(crate) fn leaf<const D: usize>(shape: [usize; D], salt: u64) -> Tensor<D> {
     Tensor::from_inner(tensor(shape, salt)).require_grad()
@@ -39,8 +51,7 @@ pub(crate) fn assert_close<const D: usize>(
     tolerance: f32,
 ) {
     assert_eq!(found.dims(), expected.dims(), "{name}: shape");
-    let found = found.into_data().try_to_vec::<f32>().expect("f32");
-    let expected = expected.into_data().try_to_vec::<f32>().expect("f32");
+    let (found, expected) = (floats(found), floats(expected));
     let scale = expected.iter().fold(0.0f32, |max, v| max.max(v.abs())).max(1e-12);
     for (i, (f, e)) in found.iter().zip(&expected).enumerate() {
         assert!(
@@ -57,17 +68,22 @@ pub(crate) fn assert_same_bits<const D: usize>(
     expected: &Tensor<D>,
 ) {
     assert_eq!(found.dims(), expected.dims(), "{name}: shape");
-    let bits = |tensor: &Tensor<D>| -> Vec<u32> {
-        let values = tensor.clone().into_data().try_to_vec::<f32>().expect("f32");
-        values.into_iter().map(f32::to_bits).collect()
-    };
-    assert_eq!(bits(found), bits(expected), "{name}: bits");
+    assert_eq!(bits(found.clone()), bits(expected.clone()), "{name}: bits");
 }
 
 /// What `run` returns inside a pool of `threads` threads.
 pub(crate) fn in_pool<T: Send>(threads: usize, run: impl FnOnce() -> T + Send) -> T {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool");
     pool.install(run)
+}
+
+/// Fails unless `run` returns the same in every run, and on one and on three threads.
+pub(crate) fn assert_repeats<T: PartialEq + Debug + Send>(run: impl Fn() -> T + Sync) {
+    let expected = run();
+    assert_eq!(run(), expected, "a second run");
+    for threads in [1, 3] {
+        assert_eq!(in_pool(threads, &run), expected, "{threads} threads");
+    }
 }
 
 /// Fails unless `gradient` is the central difference of `loss` at `x`, within `tolerance` of the
@@ -80,7 +96,7 @@ pub(crate) fn assert_gradient<const D: usize>(
     tolerance: f32,
 ) {
     const STEP: f32 = 1e-2;
-    let (shape, start) = (x.dims(), x.into_data().try_to_vec::<f32>().expect("f32"));
+    let (shape, start) = (x.dims(), floats(x));
     let at = |i: usize, step: f32| -> f32 {
         let mut moved = start.clone();
         moved[i] += step;

@@ -4,7 +4,8 @@ use fulmar_kernels::cross_entropy::{
 };
 
 use crate::compare::{
-    assert_close, assert_gradient, assert_same_bits, device, in_pool, leaf, tensor,
+    assert_close, assert_gradient, assert_repeats, assert_same_bits, bits, device, floats, leaf,
+    tensor,
 };
 
 type Op = fn(Tensor<2>, Tensor<2>, Tensor<1, Int>, Tensor<1>, f64) -> CrossEntropy;
@@ -14,10 +15,6 @@ const Z: f64 = 1e-2;
 fn one(data: Vec<f32>) -> Tensor<1> {
     let len = data.len();
     Tensor::from_data(TensorData::new(data, [len]), &device())
-}
-
-fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
-    tensor.into_data().try_to_vec().expect("f32")
 }
 
 /// Targets over the whole vocabulary, and 0.5 to 1.5 as weights.
@@ -89,16 +86,10 @@ fn several_buffers_of_logits_add_up() {
 
 #[test]
 fn cross_entropy_has_the_same_bits_in_every_run_and_on_any_number_of_threads() {
-    let once = || run(cross_entropy, [300, 33, 1031], labels_with_gaps(300, 1031), false);
-    let expected = once();
-    for found in [once(), in_pool(1, once), in_pool(2, once), in_pool(3, once)] {
-        for (found, expected) in found.sums.iter().zip(&expected.sums) {
-            assert_same_bits("sums", found, expected);
-        }
-        for (found, expected) in found.gradients.iter().zip(&expected.gradients) {
-            assert_same_bits("gradients", found, expected);
-        }
-    }
+    assert_repeats(|| {
+        let found = run(cross_entropy, [300, 33, 1031], labels_with_gaps(300, 1031), false);
+        (found.sums.map(bits), found.gradients.map(bits))
+    });
 }
 
 #[test]

@@ -8,20 +8,20 @@ use safetensors::SafeTensors;
 use crate::compare::device;
 
 /// One file of golden values.
-pub struct Case {
+pub(crate) struct Case {
     bytes: Vec<u8>,
 }
 
 impl Case {
     /// A setting of the file's own metadata.
-    pub fn setting(&self, name: &str) -> f64 {
+    pub(crate) fn setting(&self, name: &str) -> f64 {
         let (_, header) = SafeTensors::read_metadata(&self.bytes).expect("a safetensors header");
         let settings = header.metadata().as_ref().expect("settings in the metadata");
         settings.get(name).unwrap_or_else(|| panic!("setting {name}")).parse().expect("a number")
     }
 
     /// A tensor by name, reshaped to `D` dimensions by leading ones.
-    pub fn tensor<const D: usize>(&self, name: &str) -> Tensor<D> {
+    pub(crate) fn tensor<const D: usize>(&self, name: &str) -> Tensor<D> {
         let file = SafeTensors::deserialize(&self.bytes).expect("a safetensors file");
         let view = file.tensor(name).unwrap_or_else(|e| panic!("{name}: {e}"));
         let values: Vec<f32> =

@@ -1,7 +1,7 @@
 use burn::tensor::{Tensor, TensorData};
 use fulmar_kernels::grouped_swiglu::{Groups, grouped_swiglu, reference};
 
-use crate::compare::{assert_close, device, leaf, tensor};
+use crate::compare::{assert_close, assert_repeats, device, floats, leaf, tensor};
 
 type Op = fn(Tensor<2>, Tensor<3>, Tensor<3>, Tensor<3>, &Groups) -> Tensor<2>;
 
@@ -45,8 +45,7 @@ fn grouped_swiglu_matches_its_reference_in_values_and_gradients() {
 #[test]
 fn rows_of_no_group_are_zero_and_an_empty_group_has_no_gradient() {
     let (groups, c, f) = (scattered(), 3, 4);
-    let [out, dx, d_gate, d_up, d_down] =
-        run(grouped_swiglu, &groups, c, f).map(|t| t.into_data().try_to_vec::<f32>().expect("f32"));
+    let [out, dx, d_gate, d_up, d_down] = run(grouped_swiglu, &groups, c, f).map(floats);
     let mut dx_by_row = vec![0.0; dx.len()];
     for row in 0..60 {
         for col in 0..c {
@@ -67,14 +66,7 @@ fn rows_of_no_group_are_zero_and_an_empty_group_has_no_gradient() {
 fn grouped_swiglu_gives_the_same_bits_on_one_and_on_three_threads() {
     let groups = Groups::from_counts(&[700, 0, 31, 1, 260]);
     let bits = || run(grouped_swiglu, &groups, 48, 33).map(|t| t.into_data());
-    let on = |threads: usize| {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool");
-        pool.install(bits)
-    };
-    let expected = bits();
-    assert_eq!(bits(), expected);
-    assert_eq!(on(1), expected);
-    assert_eq!(on(3), expected);
+    assert_repeats(bits);
 }
 
 #[test]
@@ -103,7 +95,7 @@ fn the_gradient_of_grouped_swiglu_is_the_finite_difference() {
         (out * tensor([3, 5], 5).swap_dims(0, 1)).sum().into_scalar::<f32>()
     };
     let slope = (loss(0.01) - loss(-0.01)) / 0.02;
-    let found = d_gate.into_data().try_to_vec::<f32>().expect("f32")[7];
+    let found = floats(d_gate)[7];
     assert!((found - slope).abs() < 1e-3, "found {found}, slope {slope}");
 }
 

@@ -1,9 +1,8 @@
 use burn::tensor::{Tensor, TensorData};
 use fulmar_kernels::muonh::{MuonHNorm, MuonHOptions, muonh_step, reference};
 use fulmar_kernels::newton_schulz::Precision;
-use rayon::ThreadPoolBuilder;
 
-use crate::compare::{assert_close, device, tensor};
+use crate::compare::{assert_close, assert_repeats, bits, device, tensor};
 use crate::golden::optimizer_cases;
 
 const OPTIONS: MuonHOptions = MuonHOptions {
@@ -17,11 +16,6 @@ const JOINT: MuonHOptions = MuonHOptions { norm: MuonHNorm::Joint, ..OPTIONS };
 
 fn inputs(shape: [usize; 3]) -> [Tensor<3>; 3] {
     [tensor(shape, 1), tensor(shape, 2), tensor(shape, 3) * 0.3]
-}
-
-fn bits(tensor: Tensor<3>) -> Vec<u32> {
-    let values = tensor.into_data().try_to_vec::<f32>().expect("f32");
-    values.into_iter().map(f32::to_bits).collect()
 }
 
 #[test]
@@ -132,16 +126,11 @@ fn muonh_reads_strided_inputs() {
 fn muonh_does_not_depend_on_the_number_of_threads() {
     for shape in [[40, 48, 48], [2, 192, 192], [1, 300, 280]] {
         for options in [OPTIONS, JOINT] {
-            let on = |threads| {
-                let pool = ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool");
+            assert_repeats(|| {
                 let [w, grad, momentum] = inputs(shape);
-                let (w, momentum) = pool.install(|| muonh_step(w, grad, momentum, &options));
+                let (w, momentum) = muonh_step(w, grad, momentum, &options);
                 [bits(w), bits(momentum)]
-            };
-            let one = on(1);
-            for threads in [1, 2, 3] {
-                assert_eq!(one, on(threads), "{shape:?} on {threads} threads");
-            }
+            });
         }
     }
 }

@@ -1,13 +1,7 @@
 use burn::tensor::Tensor;
 use fulmar_kernels::newton_schulz::{Precision, newton_schulz, reference};
-use rayon::ThreadPoolBuilder;
 
-use crate::compare::{assert_close, tensor};
-
-fn bits(tensor: Tensor<3>) -> Vec<u32> {
-    let values = tensor.into_data().try_to_vec::<f32>().expect("f32");
-    values.into_iter().map(f32::to_bits).collect()
-}
+use crate::compare::{assert_close, assert_repeats, bits, in_pool, tensor};
 
 #[test]
 fn newton_schulz_matches_its_reference() {
@@ -61,14 +55,7 @@ fn newton_schulz_reads_strided_inputs() {
 fn newton_schulz_does_not_depend_on_the_number_of_threads() {
     for shape in [[40, 48, 48], [2, 192, 192], [1, 300, 280]] {
         for precision in [Precision::F32, Precision::Bf16] {
-            let on = |threads| {
-                let pool = ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool");
-                pool.install(|| bits(newton_schulz(tensor(shape, 1), precision)))
-            };
-            let one = on(1);
-            for threads in [1, 2, 3] {
-                assert_eq!(one, on(threads), "{shape:?} on {threads} threads");
-            }
+            assert_repeats(|| bits(newton_schulz(tensor(shape, 1), precision)));
         }
     }
 }
@@ -76,12 +63,11 @@ fn newton_schulz_does_not_depend_on_the_number_of_threads() {
 /// One thread takes the matrices in order and uses its buffers again.
 #[test]
 fn newton_schulz_keeps_a_matrix_that_is_not_finite_to_itself() {
-    let pool = ThreadPoolBuilder::new().num_threads(1).build().expect("a pool");
     for [p, q] in [[7, 5], [5, 7], [140, 130]] {
         let whole = tensor([2, p, q], 1);
         let broken = Tensor::cat(vec![tensor([1, p, q], 2) * f32::NAN, whole.clone()], 0);
-        let found = pool.install(|| bits(newton_schulz(broken, Precision::F32)));
-        let expected = pool.install(|| bits(newton_schulz(whole, Precision::F32)));
+        let found = in_pool(1, || bits(newton_schulz(broken, Precision::F32)));
+        let expected = in_pool(1, || bits(newton_schulz(whole, Precision::F32)));
         assert!(f32::from_bits(found[0]).is_nan());
         assert_eq!(found[p * q..], expected, "{p} by {q}");
     }

@@ -3,7 +3,7 @@ use fulmar_kernels::permute::{
     RowMap, combine_reference, combine_rows, dispatch_reference, dispatch_rows,
 };
 
-use crate::compare::{assert_close, device, leaf, tensor};
+use crate::compare::{assert_close, assert_repeats, device, floats, leaf, tensor};
 
 /// `tokens * slots` assignments scattered over `rows`: every fourth is dropped, and so is what
 /// does not fit; rows no assignment reaches stay empty.
@@ -111,7 +111,7 @@ fn a_dropped_slot_does_not_see_its_weight_or_an_empty_row() {
         let out = op(y.clone().swap_dims(0, 1), weights.clone(), &map);
         let grads = out.clone().sum().backward();
         let exact = |found: Tensor<2>, expected: &[f32]| {
-            assert_eq!(found.into_data().try_to_vec::<f32>().expect("f32"), expected);
+            assert_eq!(floats(found), expected);
         };
         exact(out.inner(), &[6.0]);
         exact(y.grad(&grads).expect("dy"), &[0.0, 3.0]);
@@ -127,13 +127,7 @@ fn permuting_gives_the_same_bits_on_one_and_on_three_threads() {
         let tensors = tensors.chain(combine_run(combine_rows, size));
         tensors.map(|t| t.into_data()).collect::<Vec<_>>()
     };
-    let on = |threads: usize| {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool");
-        pool.install(run)
-    };
-    let expected = run();
-    assert_eq!(on(1), expected);
-    assert_eq!(on(3), expected);
+    assert_repeats(run);
 }
 
 #[test]
@@ -149,7 +143,7 @@ fn the_gradient_of_combine_rows_is_the_finite_difference() {
         (out * tensor([5, 3], 5)).sum().into_scalar::<f32>()
     };
     let slope = (loss(0.125) - loss(-0.125)) / 0.25;
-    let found = dweights.into_data().try_to_vec::<f32>().expect("f32")[6];
+    let found = floats(dweights)[6];
     assert!((found - slope).abs() < 1e-4, "found {found}, slope {slope}");
 }
 

@@ -1,7 +1,7 @@
 use burn::tensor::Tensor;
 use fulmar_kernels::silu::{reference, silu};
 
-use crate::compare::{assert_close, assert_gradient, assert_same_bits, in_pool, leaf, tensor};
+use crate::compare::{assert_close, assert_gradient, assert_repeats, bits, leaf, tensor};
 
 fn run(op: fn(Tensor<2>) -> Tensor<2>, rows: usize, dim: usize, flip: bool) -> [Tensor<2>; 2] {
     let view = |x: Tensor<2>| if flip { x.swap_dims(0, 1) } else { x };
@@ -25,13 +25,7 @@ fn silu_matches_its_reference_in_values_and_gradients() {
 
 #[test]
 fn silu_has_the_same_bits_in_every_run_and_on_any_number_of_threads() {
-    let once = || run(silu, 300, 67, false);
-    let expected = once();
-    for found in [once(), in_pool(1, once), in_pool(3, once)] {
-        for (found, expected) in found.iter().zip(&expected) {
-            assert_same_bits("silu", found, expected);
-        }
-    }
+    assert_repeats(|| run(silu, 300, 67, false).map(bits));
 }
 
 #[test]

@@ -1,11 +1,11 @@
 use burn::tensor::{Tensor, TensorData};
 use fulmar_kernels::top_k::{TopK, reference, top_k};
 
-use crate::compare::{device, tensor, values};
+use crate::compare::{assert_repeats, device, floats, tensor, values};
 
 /// Ids, and the bits of the next scores: NaN compares too.
 fn read(found: TopK) -> (Vec<i64>, Vec<u32>) {
-    let next = found.next.into_data().try_to_vec::<f32>().expect("f32");
+    let next = floats(found.next);
     let next = next.into_iter().map(|v| if v.is_nan() { u32::MAX } else { v.to_bits() }).collect();
     (found.selected.into_data().iter::<i64>().collect(), next)
 }
@@ -38,7 +38,7 @@ fn of_equal_scores_the_lowest_id_comes_first() {
             found.selected.into_data().iter::<i64>().collect::<Vec<_>>(),
             [1, 2, 4, 0, 1, 2]
         );
-        assert_eq!(found.next.into_data().try_to_vec::<f32>().expect("f32"), [1.0, 0.0]);
+        assert_eq!(floats(found.next), [1.0, 0.0]);
     }
     // Few distinct values, so that ties cross the boundary between selected and next.
     let coarse = values(200 * 12, 3).into_iter().map(|v| (v * 2.0).round()).collect::<Vec<_>>();
@@ -88,14 +88,7 @@ fn top_k_of_no_tokens_is_empty() {
 #[test]
 fn top_k_gives_the_same_bits_on_one_and_on_three_threads() {
     let run = || read(top_k(tensor([1000, 37], 5), 4));
-    let on = |threads: usize| {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool");
-        pool.install(run)
-    };
-    let expected = run();
-    assert_eq!(run(), expected);
-    assert_eq!(on(1), expected);
-    assert_eq!(on(3), expected);
+    assert_repeats(run);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use fulmar_model::moe::router::Router as _;
 use fulmar_model::{ModelConfig, ModelInput, Transformer, weights};
 use fulmar_tests::compare::{assert_close, assert_within};
 use fulmar_tests::golden::{GoldenFile, cases};
+use fulmar_tests::model::config_of;
 use fulmar_tests::names::golden_name;
 
 use crate::case;
@@ -36,7 +37,7 @@ fn balancing(config: &ModelConfig) -> QuantileBalancing {
 fn golden_forward_values_and_losses_agree() {
     for path in cases("model_forward") {
         let (file, params) = with_params(&path);
-        let config = case::config(&file);
+        let config = config_of(&file);
         let model = case::model(&config, &params, "");
         let local = Local::new(config.num_experts);
         let input = case::input(&file);
@@ -90,7 +91,7 @@ fn golden_gradients_agree_for_every_parameter() {
     for path in cases("model_grads") {
         let (grads_file, params) = with_params(&path);
         let file = GoldenFile::read(&path.with_file_name("model_forward.safetensors"));
-        let config = case::config(&file);
+        let config = config_of(&file);
         let model = case::model(&config, &params, "");
         let local = Local::new(config.num_experts);
         let input = case::input(&file);

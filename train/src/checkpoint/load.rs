@@ -129,10 +129,16 @@ fn same_run(path: &Path, config: &RunConfig) -> Result<(), TrainError> {
     let value = |config: &RunConfig| {
         let mut value = serde_json::to_value(config).expect("a config of plain values");
         if let Some(fields) = value.as_object_mut() {
-            // Where a run leaves its traces and how often may change between attempts.
-            for free in ["name", "evaluation", "checkpoint", "log", "data", "guard"] {
+            // Where a run leaves its traces and how often may change between attempts. Files may
+            // move: what is in them is compared by the store's digest.
+            for free in ["name", "evaluation", "checkpoint", "log", "guard"] {
                 fields.remove(free);
             }
+            let mixture = serde_json::json!({
+                "block_rows": config.data.block_rows,
+                "stages": config.data.stages,
+            });
+            fields.insert("data".to_owned(), mixture);
         }
         value
     };

@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn peaks_of_the_ladder_are_the_published_ones() {
-        // Source: marin-numbers section 1, to the digits printed there.
+        // Source: the public run record (issue 8435), to the digits printed there.
         let rungs = [
             (11_420, 768, 1_024, 0.003651, 0.015819),
             (15_276, 1_024, 2_048, 0.003326, 0.014411),

@@ -23,6 +23,17 @@ impl Gradients {
         model.visit(&mut Collector { path: Vec::new(), grads: &mut grads, sums: &mut self.0 });
     }
 
+    /// The weights themselves in the place of gradients, for timing an update.
+    pub fn of_weights<M: Module>(model: &M) -> Self {
+        let device = burn::tensor::Device::flex();
+        let weights = fulmar_model::weights::export(model).into_iter();
+        let flat = weights.map(|(path, data)| {
+            let len = data.num_elements();
+            (path, Tensor::from_data(reshaped(data, &[len]), &device))
+        });
+        Self(flat.collect())
+    }
+
     /// Euclidean norm over all entries; not finite if any entry is not.
     pub fn norm(&self) -> f64 {
         let square = |g: &Tensor<1>| (g.clone() * g.clone()).sum().into_scalar::<f32>();

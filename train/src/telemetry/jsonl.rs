@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 use super::{Metrics, names};
 use crate::error::TrainError;
 
+/// Name of the log in a run's folder.
+pub const LOG_FILE: &str = "metrics.jsonl";
+
 /// Appends metrics; lines of earlier attempts stay.
 #[derive(Debug)]
 pub struct MetricLog {
@@ -21,7 +24,7 @@ impl MetricLog {
     /// # Errors
     /// If the file cannot be read or opened.
     pub fn open(folder: &Path) -> Result<Self, TrainError> {
-        let path = folder.join("metrics.jsonl");
+        let path = folder.join(LOG_FILE);
         let attempt = if path.exists() { last_attempt(&path)? + 1 } else { 1 };
         let file = OpenOptions::new().create(true).append(true).open(&path);
         let file = BufWriter::new(file.map_err(TrainError::io("open", &path))?);

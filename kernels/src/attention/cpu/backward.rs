@@ -3,8 +3,9 @@
 use std::ops::Range;
 
 use super::heads::Heads;
-use super::product::{Matrix, product};
-use super::rows::{dot, exclude_backward};
+use super::rows::exclude_backward;
+use crate::matrix::{Factors, Matrix, multiply};
+use crate::simd::dot;
 
 /// What a task reads beside its inputs: slices of whole [b, s, h, ...] tensors.
 #[derive(Clone, Copy)]
@@ -48,26 +49,26 @@ fn backward_block(
     let dq = &mut dq[first_row * a..][..rows * a];
     let placed = heads.placed_queries(queries.clone());
     let (dy, deltas) = value_gradients(heads, saved, queries.clone(), dv);
-    let (placed_q, dy) = (Matrix::new(&placed, [rows, a], a), Matrix::new(&dy, [rows, a], a));
+    let (placed_q, dy) = (Matrix::new(&placed, rows, a), Matrix::new(&dy, rows, a));
     let mut weights = heads.scores(queries.clone());
     let mut dscores = weights.clone();
     for keys in heads.key_blocks(queries.clone()) {
-        let (width, scale) = (keys.len(), heads.scale());
+        let (width, scaled) = (keys.len(), Factors::ADD.scaled(heads.scale()));
         let weights = &mut weights[..rows * width];
         let dscores = &mut dscores[..rows * width];
         heads.weigh(weights, placed_q, queries.clone(), keys.clone());
-        product(dscores, false, 1.0, dy, heads.values(keys.clone()).transposed());
+        multiply(dscores, Factors::REPLACE, dy, heads.values(keys.clone()).transposed());
         let block = weights.chunks_exact_mut(width).zip(dscores.chunks_exact_mut(width));
         for (i, (weights, dscores)) in block.enumerate() {
             let inverse_sum = saved.inverse_sum[heads.query_index(first_row + i)];
             softmax_backward(weights, dscores, inverse_sum, deltas[i]);
         }
-        let weights = Matrix::new(weights, [rows, width], width);
-        let dscores = Matrix::new(dscores, [rows, width], width);
+        let weights = Matrix::new(weights, rows, width);
+        let dscores = Matrix::new(dscores, rows, width);
         let columns = keys.start * a..keys.end * a;
-        product(&mut dv[columns.clone()], true, 1.0, weights.transposed(), dy);
-        product(&mut dk[columns], true, scale, dscores.transposed(), placed_q);
-        product(dq, true, scale, dscores, heads.placed_keys(keys));
+        multiply(&mut dv[columns.clone()], Factors::ADD, weights.transposed(), dy);
+        multiply(&mut dk[columns], scaled, dscores.transposed(), placed_q);
+        multiply(dq, scaled, dscores, heads.placed_keys(keys));
     }
     let block = dq.chunks_exact_mut(a).zip(placed.chunks_exact(a));
     for (i, (dq, placed)) in (first_row..).zip(block) {

@@ -3,8 +3,8 @@
 use rayon::prelude::*;
 
 use super::heads::Heads;
-use super::product::{Matrix, product};
-use super::rows::sum;
+use crate::matrix::{Factors, Matrix, multiply};
+use crate::simd::sum;
 
 /// `P v` [s * group, a] and one over the sum of weights [s * group] of one task.
 pub(super) struct Attended {
@@ -35,12 +35,12 @@ fn attend_block(heads: &Heads<'_>, start: usize, y: &mut [f32], inverse_sum: &mu
     for keys in heads.key_blocks(queries.clone()) {
         let width = keys.len();
         let weights = &mut scores[..rows * width];
-        let placed = Matrix::new(&placed, [rows, a], a);
+        let placed = Matrix::new(&placed, rows, a);
         heads.weigh(weights, placed, queries.clone(), keys.clone());
         for (total, row) in inverse_sum.iter_mut().zip(weights.chunks_exact(width)) {
             *total += sum(row);
         }
-        product(y, true, 1.0, Matrix::new(weights, [rows, width], width), heads.values(keys));
+        multiply(y, Factors::ADD, Matrix::new(weights, rows, width), heads.values(keys));
     }
     for (inverse, y) in inverse_sum.iter_mut().zip(y.chunks_exact_mut(a)) {
         *inverse = inverse.recip();

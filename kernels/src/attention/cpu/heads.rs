@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use super::mask::Mask;
-use super::product::{Matrix, product};
 use super::rows::Placement;
 use crate::attention::AttentionOptions;
+use crate::matrix::{Factors, Matrix, multiply};
 use crate::simd::exp_in_place;
 
 /// Columns of a block of scores.
@@ -123,12 +123,12 @@ impl<'a> Heads<'a> {
 
     pub(super) fn placed_keys(&self, keys: Range<usize>) -> Matrix<'_> {
         let a = self.call.geometry.a;
-        Matrix::new(&self.keys[keys.start * a..keys.end * a], [keys.len(), a], a)
+        Matrix::new(&self.keys[keys.start * a..keys.end * a], keys.len(), a)
     }
 
     pub(super) fn values(&self, keys: Range<usize>) -> Matrix<'a> {
         let Geometry { j, a, .. } = self.call.geometry;
-        Matrix::new(&self.call.v[self.key_start(keys.start)..], [keys.len(), a], j * a)
+        Matrix::strided(&self.call.v[self.key_start(keys.start)..], keys.len(), a, j * a)
     }
 
     /// The blocks of keys that a block of queries reads.
@@ -161,7 +161,7 @@ impl<'a> Heads<'a> {
         keys: Range<usize>,
     ) {
         let placed_keys = self.placed_keys(keys.clone()).transposed();
-        product(weights, false, self.scale(), placed_queries, placed_keys);
+        multiply(weights, Factors::REPLACE.scaled(self.scale()), placed_queries, placed_keys);
         exp_in_place(weights);
         self.mask.clear_forbidden(weights, self.group.len(), queries, keys);
     }

@@ -1,6 +1,8 @@
 //! What happens to a single head at a single position.
 
 use crate::attention::AttentionOptions;
+use crate::rms_norm::cpu::inverse_rms;
+use crate::simd::dot;
 
 /// Normalises and rotates heads, and pulls gradients back through both.
 pub(super) struct Placement {
@@ -18,7 +20,7 @@ impl Placement {
 
     /// `out` = rotation by position `t` of `x` / rms.
     pub(super) fn place(&self, t: usize, x: &[f32], out: &mut [f32]) {
-        let inverse = self.inverse_rms(x);
+        let inverse = inverse_rms(x, self.eps);
         for (out, x) in out.iter_mut().zip(x) {
             *out = x * inverse;
         }
@@ -30,16 +32,12 @@ impl Placement {
     /// A rotation keeps inner products, so with n the normalised head and dn its gradient, both
     /// still rotated: dx = (dn - n mean(n dn)) / rms, rotated back.
     pub(super) fn pull_back(&self, t: usize, x: &[f32], placed: &[f32], grad: &mut [f32]) {
-        let inverse = self.inverse_rms(x);
+        let inverse = inverse_rms(x, self.eps);
         let pull = dot(placed, grad) / x.len() as f32;
         for (grad, n) in grad.iter_mut().zip(placed) {
             *grad = inverse * (*grad - n * pull);
         }
         self.rotate(t, grad, -1.0);
-    }
-
-    fn inverse_rms(&self, x: &[f32]) -> f32 {
-        (dot(x, x) / x.len() as f32 + self.eps).sqrt().recip()
     }
 
     fn rotate(&self, t: usize, x: &mut [f32], direction: f32) {
@@ -76,32 +74,4 @@ pub(super) fn exclude_backward(
         dy[i] = grad[i] - grad_share * v[i];
         dv[i] -= y_share * grad[i] + grad_share * (y[i] - 2.0 * y_share * v[i]);
     }
-}
-
-const LANES: usize = 8;
-
-/// The inner product, in eight interleaved sums so that it vectorises.
-pub(super) fn dot(x: &[f32], y: &[f32]) -> f32 {
-    let mut sums = [0.0; LANES];
-    let (x, y) = (x.chunks_exact(LANES), y.chunks_exact(LANES));
-    let tail: f32 = x.remainder().iter().zip(y.remainder()).map(|(x, y)| x * y).sum();
-    for (x, y) in x.zip(y) {
-        for lane in 0..LANES {
-            sums[lane] += x[lane] * y[lane];
-        }
-    }
-    sums.iter().sum::<f32>() + tail
-}
-
-/// The sum, in eight interleaved sums so that it vectorises.
-pub(super) fn sum(x: &[f32]) -> f32 {
-    let mut sums = [0.0; LANES];
-    let x = x.chunks_exact(LANES);
-    let tail: f32 = x.remainder().iter().sum();
-    for x in x {
-        for lane in 0..LANES {
-            sums[lane] += x[lane];
-        }
-    }
-    sums.iter().sum::<f32>() + tail
 }

@@ -1,0 +1,3 @@
+//! The training step against the golden trajectory.
+
+mod golden;
