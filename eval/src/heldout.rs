@@ -73,7 +73,7 @@ impl EvalReport {
 
 /// Evaluates the first `max_rows` rows (0 for all) in batches of `batch_rows`.
 ///
-/// `nats` gives the loss of every position of a batch [num_rows, seq_len]; what it gives where the
+/// `nats` gives the loss of every position of a batch `[num_rows, seq_len]`; what it gives where the
 /// weight is 0 is not read.
 ///
 /// # Errors

@@ -27,7 +27,7 @@ impl<'a, D: TokenDispatcher, R: Router> ModelScorer<'a, D, R> {
         Self { model: model.clone().valid(), dispatcher, device: device.clone().without_autodiff() }
     }
 
-    /// Nats of every target [num_rows x seq_len]; meaningless where the weight is 0.
+    /// Nats of every target `[num_rows x seq_len]`; meaningless where the weight is 0.
     ///
     /// # Errors
     /// If the forward pass fails.

@@ -18,13 +18,13 @@ const EXCLUSIVE_EPS: f64 = 1e-6;
 /// One layer's attention (SPEC section 2). Weights are (in, out).
 #[derive(Module, Debug)]
 pub struct Attention {
-    /// [d, heads x head_dim].
+    /// `[d, heads x head_dim]`.
     pub w_q: Param<Tensor<2>>,
-    /// [d, stored kv heads x head_dim].
+    /// `[d, stored kv heads x head_dim]`.
     pub w_k: Param<Tensor<2>>,
-    /// [d, stored kv heads x head_dim].
+    /// `[d, stored kv heads x head_dim]`.
     pub w_v: Param<Tensor<2>>,
-    /// [heads x head_dim, d].
+    /// `[heads x head_dim, d]`.
     pub w_o: Param<Tensor<2>>,
     /// [d, heads]; zero at the start, which is a gate of 1.
     pub gate: Param<Tensor<2>>,

@@ -1,3 +1,12 @@
 //! The whole, seen through the facade.
 
+mod process;
+mod tiny;
+
+mod bad_input;
+mod checkpoints;
+mod evaluation;
+mod exactness;
 mod licences;
+mod not_finite;
+mod recipes;

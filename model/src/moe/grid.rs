@@ -18,7 +18,7 @@ pub struct MarginGrid {
     first_bin: i64,
     num_experts: usize,
     num_bins: usize,
-    /// [e, num_bins].
+    /// `[e, num_bins]`.
     counts: Vec<u64>,
 }
 

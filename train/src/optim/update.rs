@@ -97,9 +97,11 @@ pub struct Optimizer {
 }
 
 #[derive(Debug, Clone)]
-enum Moments {
-    Momentum(Tensor<1>),
-    Adam { m: Tensor<1>, v: Tensor<1> },
+struct Moments {
+    /// MuonH's momentum, or the first moment of Adam and AdamH.
+    first: Tensor<1>,
+    /// The second moment of Adam and AdamH.
+    second: Option<Tensor<1>>,
 }
 
 impl Optimizer {
@@ -157,9 +159,9 @@ impl Optimizer {
     pub fn export(&self) -> BTreeMap<String, TensorData> {
         let mut state = BTreeMap::new();
         for (path, moments) in &self.moments {
-            let parts: Vec<(&str, &Tensor<1>)> = match moments {
-                Moments::Momentum(momentum) => vec![("momentum", momentum)],
-                Moments::Adam { m, v } => vec![("m", m), ("v", v)],
+            let parts: Vec<(&str, &Tensor<1>)> = match &moments.second {
+                None => vec![("momentum", &moments.first)],
+                Some(second) => vec![("m", &moments.first), ("v", second)],
             };
             let shape = self.table.get(path).map_or_else(Vec::new, |entry| entry.shape.clone());
             for (name, tensor) in parts {
@@ -191,10 +193,11 @@ impl Optimizer {
         for (path, entry) in self.table.iter() {
             let loaded = match entry.rule {
                 Rule::Fixed => continue,
-                Rule::MuonH => Moments::Momentum(load(format!("{path}.momentum"))?),
-                Rule::Adam | Rule::AdamH => {
-                    Moments::Adam { m: load(format!("{path}.m"))?, v: load(format!("{path}.v"))? }
-                }
+                Rule::MuonH => Moments { first: load(format!("{path}.momentum"))?, second: None },
+                Rule::Adam | Rule::AdamH => Moments {
+                    first: load(format!("{path}.m"))?,
+                    second: Some(load(format!("{path}.v"))?),
+                },
             };
             moments.insert(path.clone(), loaded);
         }
@@ -244,23 +247,15 @@ impl Updater<'_> {
         let entry = self.optimizer.table.get(path).expect("step checked the table").clone();
         let zeros = || Tensor::zeros_like(&weight);
         let moments = self.optimizer.moments.remove(path);
-        let (weight, moments) = match (entry.rule, moments) {
-            (Rule::MuonH, moments) => {
-                let momentum = match moments {
-                    Some(Moments::Momentum(momentum)) => momentum,
-                    _ => zeros(),
-                };
-                self.muonh(&entry.shape, weight, gradient, momentum)
-            }
-            (rule, moments) => {
-                let (m, v) = match moments {
-                    Some(Moments::Adam { m, v }) => (m, v),
-                    _ => (zeros(), zeros()),
-                };
-                let (step, options) = self.adam_rule(rule, entry.role);
-                let (weight, m, v) = step(weight, gradient, m, v, &options);
-                (weight, Moments::Adam { m, v })
-            }
+        let (first, second) = moments.map_or((None, None), |m| (Some(m.first), m.second));
+        let first = first.unwrap_or_else(zeros);
+        let (weight, moments) = if entry.rule == Rule::MuonH {
+            self.muonh(&entry.shape, weight, gradient, first)
+        } else {
+            let second = second.unwrap_or_else(zeros);
+            let (step, options) = self.adam_rule(entry.rule, entry.role);
+            let (weight, first, second) = step(weight, gradient, first, second, &options);
+            (weight, Moments { first, second: Some(second) })
         };
         self.optimizer.moments.insert(path.to_owned(), moments);
         weight
@@ -279,7 +274,7 @@ impl Updater<'_> {
         let [weight, gradient, momentum] =
             [weight, gradient, momentum].map(|tensor| tensor.reshape(stack));
         let (weight, momentum) = muonh_step(weight, gradient, momentum, &options);
-        (weight.flatten(0, 2), Moments::Momentum(momentum.flatten(0, 2)))
+        (weight.flatten(0, 2), Moments { first: momentum.flatten(0, 2), second: None })
     }
 
     fn adam_rule(&self, rule: Rule, role: Role) -> (AdamStep, AdamOptions) {

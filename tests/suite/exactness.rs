@@ -1,0 +1,78 @@
+//! The same seed gives the same bits, through a restart too.
+
+use fulmar::model::weights;
+use fulmar::train::run;
+use fulmar_tests::compare::assert_within;
+
+use crate::process;
+use crate::tiny::{Bench, Tiny, assert_same_files, config_in, logged, options_in, steps_from};
+
+#[test]
+fn one_seed_twice_gives_the_same_bits_of_every_logged_value_and_weight() {
+    let tiny = Tiny::new();
+    let often = ["evaluation.every=3", "checkpoint.every=4"];
+    for out in ["first", "second"] {
+        tiny.run(out, &often).expect("a run");
+    }
+    let (first, second) = (logged(&tiny.path("first")), logged(&tiny.path("second")));
+    // Ten steps, evaluations after 3, 6, 9 and at the end.
+    assert_eq!(first.len(), 14);
+    for (first, second) in first.iter().zip(&second) {
+        assert_eq!(first, second);
+    }
+    for step in [4, 8, 10] {
+        assert_same_files(&tiny.checkpoint("first", step), &tiny.checkpoint("second", step));
+    }
+
+    tiny.run("third", &["seed=4"]).expect("a run");
+    assert_ne!(first[0]["train/loss"], logged(&tiny.path("third"))[0]["train/loss"]);
+}
+
+#[test]
+fn ten_steps_are_four_steps_and_six_more_in_a_fresh_process() {
+    if let Some(folder) = process::handed_over() {
+        let mut options = options_in(&folder, "halves");
+        options.resume = true;
+        let summary = run(&config_in(&folder, &[]), &options).expect("the second half");
+        assert_eq!(summary.steps_taken, 6);
+        return;
+    }
+    let tiny = Tiny::new();
+    tiny.run("whole", &[]).expect("ten steps");
+    let mut options = tiny.options("halves");
+    options.stop_after = Some(4);
+    run(&tiny.config(&[]), &options).expect("the first half");
+
+    let said = process::again(
+        "exactness::ten_steps_are_four_steps_and_six_more_in_a_fresh_process",
+        &tiny.path(""),
+    );
+    assert!(said.contains("resumed from") && said.contains("(step 4)"), "{said}");
+    assert_same_files(&tiny.checkpoint("whole", 10), &tiny.checkpoint("halves", 10));
+    let whole = steps_from(&tiny.path("whole"), 5);
+    assert_eq!(whole.len(), 6);
+    assert_eq!(whole, steps_from(&tiny.path("halves"), 5));
+}
+
+#[test]
+fn micro_batches_of_any_size_give_the_same_losses_and_weights() {
+    let tiny = Tiny::new();
+    let three_steps = |micro_rows: u64| {
+        let mut bench = Bench::new(tiny.config(&[&format!("batch.micro_rows={micro_rows}")]));
+        let losses: Vec<f32> = (0..3).map(|_| bench.step().loss as f32).collect();
+        (losses, weights::export(&bench.state.model))
+    };
+    let (losses, whole) = three_steps(4);
+    for micro_rows in [1, 2] {
+        let (found, weights) = three_steps(micro_rows);
+        assert_within(&format!("losses, {micro_rows} rows"), &found, &losses, 1e-5);
+        for (path, expected) in &whole {
+            let values = |data: &burn::tensor::TensorData| data.iter::<f32>().collect::<Vec<_>>();
+            // Router biases differ by the width of a histogram's bin: one pass over the step's
+            // margins for a whole batch, the aligned grid for several micro-batches.
+            if !path.ends_with("router.bias") {
+                assert_within(path, &values(&weights[path]), &values(expected), 1e-4);
+            }
+        }
+    }
+}

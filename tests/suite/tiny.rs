@@ -1,0 +1,183 @@
+//! A run of seconds: a model of two narrow layers on a dozen documents.
+
+use std::path::{Path, PathBuf};
+
+use fulmar::data::Batch;
+use fulmar::ep::Local;
+use fulmar::train::assemble::{self, RunData};
+use fulmar::train::checkpoint;
+use fulmar::train::state::{self, TrainState};
+use fulmar::train::step::{StepContext, StepReport};
+use fulmar::train::telemetry::Metrics;
+use fulmar::train::{DeviceChoice, RunConfig, RunOptions, RunSummary, TrainError, recipe, run};
+use tempfile::TempDir;
+
+const RECIPE: &str = r#"
+name = "tiny"
+seed = 3
+[model]
+preset = "mini_d96"
+hidden_dim = 32
+num_layers = 2
+num_heads = 2
+head_dim = 16
+num_experts = 8
+num_experts_per_token = 2
+intermediate_dim = 16
+latent_dim = 16
+shared_intermediate_dim = 16
+num_shared_experts = 1
+max_seq_len = 32
+sliding_window = 16
+gated_norm_rank = 4
+[batch]
+rows = 4
+[schedule]
+steps = 10
+[data]
+block_rows = 16
+"#;
+
+/// A folder with a corpus, a cache and runs, gone when the test ends.
+pub(crate) struct Tiny {
+    folder: TempDir,
+}
+
+impl Tiny {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let tiny = Self { folder };
+        std::fs::write(tiny.path("corpus.jsonl"), corpus()).expect("written");
+        tiny
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The tiny recipe on the folder's corpus, with `path=value` overrides.
+    pub(crate) fn config(&self, overrides: &[&str]) -> RunConfig {
+        config_in(self.folder.path(), overrides)
+    }
+
+    /// A fresh start in the folder's subfolder `out`.
+    pub(crate) fn options(&self, out: &str) -> RunOptions {
+        options_in(self.folder.path(), out)
+    }
+
+    pub(crate) fn run(&self, out: &str, overrides: &[&str]) -> Result<RunSummary, TrainError> {
+        run(&self.config(overrides), &self.options(out))
+    }
+
+    /// A file of the checkpoint after `step` updates of the run in `out`.
+    pub(crate) fn checkpoint(&self, out: &str, step: u64) -> PathBuf {
+        checkpoint::step_folder(&self.path(out), step)
+    }
+}
+
+pub(crate) fn config_in(folder: &Path, overrides: &[&str]) -> RunConfig {
+    let overrides: Vec<String> = overrides.iter().map(ToString::to_string).collect();
+    let mut config = recipe::parse(RECIPE, "tiny.toml", &overrides).expect("a valid recipe");
+    config.data.cache = folder.join("cache");
+    if config.data.sources.is_empty() {
+        config.data.sources = vec![folder.join("corpus.jsonl")];
+    }
+    config.data.heldout = vec![folder.join("corpus.jsonl")];
+    config
+}
+
+pub(crate) fn options_in(folder: &Path, out: &str) -> RunOptions {
+    RunOptions { out: folder.join(out), device: DeviceChoice::Cpu, resume: false, stop_after: None }
+}
+
+/// Twelve documents of two domains; the words follow from the document's number.
+fn corpus() -> String {
+    const WORDS: [&str; 12] =
+        ["the", "sea", "was", "grey", "and", "a", "gull", "rose", "over", "rain", "on", "stone"];
+    let document = |n: usize| {
+        let words: Vec<&str> = (0..90 + 7 * n).map(|i| WORDS[(i * i + n * i + n) % 12]).collect();
+        let (domain, text) = (["prose", "verse"][n % 2], words.join(" "));
+        format!("{{\"id\":\"d{n}\",\"domain\":\"{domain}\",\"quality\":1,\"text\":\"{text}\"}}\n")
+    };
+    (0..12).map(document).collect()
+}
+
+/// A state with all that its steps need, outside of a run.
+pub(crate) struct Bench {
+    pub(crate) config: RunConfig,
+    pub(crate) data: RunData,
+    pub(crate) state: TrainState,
+    pub(crate) device: burn::tensor::Device,
+}
+
+impl Bench {
+    pub(crate) fn new(config: RunConfig) -> Self {
+        let device = fulmar::train::device::open(DeviceChoice::Cpu).expect("a CPU").device;
+        let data = assemble::data(&config).expect("a readable corpus");
+        let state = TrainState::new(&config, &device).expect("a valid model");
+        Self { config, data, state, device }
+    }
+
+    /// The batch that the next step takes.
+    pub(crate) fn batch(&self) -> Batch {
+        let (batches, rows) = (self.state.batches, self.config.batch.rows);
+        self.data.rows.batch(batches * rows..(batches + 1) * rows)
+    }
+
+    pub(crate) fn step(&mut self) -> StepReport {
+        let batch = self.batch();
+        let factor = self.config.schedule.factor(self.state.step);
+        let context = StepContext {
+            dispatcher: &Local::new(self.config.model.num_experts),
+            balancing: &state::balancing(&self.config),
+            z_loss: self.config.model.z_loss,
+            micro_rows: self.config.batch.micro_rows() as usize,
+            device: &self.device,
+        };
+        let rates = self.state.optimizer.rates(factor, 0.0);
+        self.state.step(&batch, rates, &context).expect("a step")
+    }
+}
+
+/// The metric log of a run, without what depends on the clock.
+pub(crate) fn logged(run: &Path) -> Vec<Metrics> {
+    let text = std::fs::read_to_string(run.join("metrics.jsonl")).expect("a metric log");
+    let line = |line: &str| {
+        let metrics: Metrics = serde_json::from_str(line).expect("a flat object");
+        let timeless = metrics.into_iter().filter(|(name, _)| !name.starts_with("throughput/"));
+        timeless.collect()
+    };
+    text.lines().map(line).collect()
+}
+
+/// The logged steps from `first` on, without the number of the attempt and without evaluations.
+pub(crate) fn steps_from(run: &Path, first: u64) -> Vec<Metrics> {
+    let mut lines = logged(run);
+    lines.retain(|line| line.contains_key("train/loss") && line["step"].as_u64() >= Some(first));
+    lines.iter_mut().for_each(|line| drop(line.remove("attempt")));
+    lines
+}
+
+/// Fails unless the named files of two checkpoints have the same bytes.
+pub(crate) fn assert_same_files(left: &Path, right: &Path) {
+    for name in ["weights", "experts", "optimizer", "balance"] {
+        let read = |folder: &Path| {
+            let path = folder.join(format!("{name}.safetensors"));
+            std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+        };
+        let (left, right) = (read(left), read(right));
+        let differs = left.iter().zip(&right).position(|(a, b)| a != b);
+        assert!(left.len() == right.len() && differs.is_none(), "{name} differs at {differs:?}");
+    }
+}
+
+/// An error with its causes.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text += &format!("; because: {error}");
+        cause = error.source();
+    }
+    text
+}
