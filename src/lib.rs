@@ -28,9 +28,16 @@ pub use fulmar_train as train;
 /// What most programs need.
 pub mod prelude {
     pub use fulmar_ep::{Local, TokenDispatcher};
+    pub use fulmar_kernels::device_panic::abort_on_device_panic;
+    pub use fulmar_model::attention::Attention;
     pub use fulmar_model::moe::balance::Balancing;
     pub use fulmar_model::moe::quantile::{MarginRange, QuantileBalancing};
     pub use fulmar_model::moe::router::{Router, Routing};
-    pub use fulmar_model::{ModelConfig, ModelInput, Preset, Transformer};
+    pub use fulmar_model::moe::{MoeLayer, Routed};
+    pub use fulmar_model::norm::GatedRmsNorm;
+    pub use fulmar_model::role::{Roles, join};
+    pub use fulmar_model::{
+        Initializer, ModelConfig, ModelInput, Preset, Role, RoleTable, Transformer,
+    };
     pub use fulmar_train::{DeviceChoice, RunConfig, RunOptions, TrainError, run};
 }

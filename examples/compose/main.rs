@@ -17,14 +17,10 @@ use burn::tensor::activation::softmax;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use fulmar::data::{self, Batch, DocumentMarks, MixtureConfig, RowSource, Tokenizer};
 use fulmar::kernels::cross_entropy::cross_entropy;
-use fulmar::kernels::device_panic::abort_on_device_panic;
 use fulmar::kernels::top_k::top_k;
-use fulmar::model::attention::Attention;
+use fulmar::model::moe::LayerStats;
 use fulmar::model::moe::quantile::MarginStats;
-use fulmar::model::moe::{LayerStats, MoeLayer, Routed};
-use fulmar::model::norm::GatedRmsNorm;
-use fulmar::model::role::{Roles, join};
-use fulmar::model::{Initializer, Role, RoleTable, weights};
+use fulmar::model::weights;
 use fulmar::prelude::*;
 use fulmar::train::optim::{
     Gradients, Optimizer, OptimizerConfig, OptimizerTable, Peaks, Schedule,
@@ -174,12 +170,11 @@ impl MyModel {
     }
 
     /// Sets each router's bias so that the step just seen would have loaded experts evenly.
-    fn balance(&mut self, balancing: &QuantileBalancing, stats: &[Stats], device: &Device) {
+    fn balance(&mut self, balancing: &QuantileBalancing, stats: &[Stats]) {
         for (layer, stats) in self.layers.iter_mut().zip(stats) {
             let Some((_, margins)) = &stats.training else { continue };
-            let bias = balancing.bias(&balancing.pending(margins));
-            let bias = Tensor::from_data(TensorData::from(&bias[..]), device);
-            layer.moe.router = layer.moe.router.clone().with_bias(bias);
+            let pending = balancing.pending(&[], margins);
+            layer.moe = layer.moe.clone().with_pending(balancing, &pending);
         }
     }
 }
@@ -250,11 +245,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     for step in 0..STEPS {
         let batch = rows.batch(step * BATCH_ROWS..(step + 1) * BATCH_ROWS);
         let (loss, stats) = model.loss(&batch, &dispatcher, &balancing, &device)?;
-        let mut gradients = Gradients::default();
-        gradients.add(&model, loss.backward());
+        let gradients = Gradients::of(&model, loss.backward());
         let rates = optimizer.rates(schedule.factor(step), 0.0);
         model = optimizer.step(model, gradients, rates)?;
-        model.balance(&balancing, &stats, &device);
+        model.balance(&balancing, &stats);
 
         if step == 0 || (step + 1) % 10 == 0 {
             let loss = loss.into_scalar::<f32>();

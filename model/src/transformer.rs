@@ -191,10 +191,7 @@ impl<R: Router> Transformer<R> {
     #[must_use]
     pub fn with_pending<B: Balancing>(mut self, balancing: &B, pending: &[Vec<f32>]) -> Self {
         for (block, pending) in self.layers.iter_mut().zip(pending) {
-            let device = block.moe.latent.gain.val().inner().device();
-            let bias =
-                Tensor::<1>::from_data(TensorData::from(&balancing.bias(pending)[..]), &device);
-            block.moe.router = block.moe.router.clone().with_bias(bias);
+            block.moe = block.moe.clone().with_pending(balancing, pending);
         }
         self
     }

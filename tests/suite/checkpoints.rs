@@ -43,6 +43,13 @@ fn a_folder_that_holds_a_run_is_refused_without_resume() {
     options.resume = false;
     let error = run(&tiny.config(&[]), &options).expect_err("another run is there").to_string();
     assert!(error.contains("holds a run at step 4") && error.contains("--resume"), "{error}");
+
+    // Nothing whole is left, and yet it is somebody's run.
+    for step in [2, 4] {
+        flip_a_byte(&tiny.checkpoint("run", step).join("weights.safetensors"));
+    }
+    let error = run(&tiny.config(&[]), &options).expect_err("still a run").to_string();
+    assert!(error.contains("holds a run") && error.contains("--resume"), "{error}");
 }
 
 #[test]
@@ -88,11 +95,14 @@ fn remove(path: &Path) {
     std::fs::remove_file(path).expect("removed");
 }
 
+/// What is done to a file.
+type Damage = fn(&Path);
+
 #[test]
 fn every_kind_of_damage_is_found_and_the_older_checkpoint_taken() {
     let tiny = Tiny::new();
     four_steps(&tiny, "run");
-    let damages: [(&str, fn(&Path), &str); 6] = [
+    let damages: [(&str, Damage, &str); 6] = [
         ("weights.safetensors", flip_a_byte, "checksum"),
         ("recipe.toml", flip_a_byte, "checksum"),
         ("experts.safetensors", cut_short, "bytes, needed"),
@@ -169,6 +179,7 @@ fn a_checkpoint_of_another_run_names_the_field_that_differs() {
     let fields = [
         ("model.routing_sum=2.0", "`model.routing_sum` is 2.5 there and 2.0 in this run"),
         ("optimizer.momentum=0.9", "`optimizer.momentum` is 0.95 there and 0.9 in this run"),
+        ("data.block_rows=8", "`data.block_rows` is 16 there and 8 in this run"),
         ("seed=4", "`seed` is 3 there and 4 in this run"),
     ];
     for (field, needed) in fields {

@@ -68,11 +68,10 @@ fn micro_batches_of_any_size_give_the_same_losses_and_weights() {
         assert_within(&format!("losses, {micro_rows} rows"), &found, &losses, 1e-5);
         for (path, expected) in &whole {
             let values = |data: &burn::tensor::TensorData| data.iter::<f32>().collect::<Vec<_>>();
-            // Router biases differ by the width of a histogram's bin: one pass over the step's
-            // margins for a whole batch, the aligned grid for several micro-batches.
-            if !path.ends_with("router.bias") {
-                assert_within(path, &values(&weights[path]), &values(expected), 1e-4);
-            }
+            // Quantiles differ by the width of a histogram's bin: one pass over the step's margins
+            // for a whole batch, the aligned grid for several micro-batches.
+            let bound = if path.ends_with("router.bias") { 1e-3 } else { 1e-4 };
+            assert_within(path, &values(&weights[path]), &values(expected), bound);
         }
     }
 }

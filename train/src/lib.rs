@@ -16,6 +16,7 @@ pub mod plot;
 pub mod report;
 pub mod run;
 pub mod telemetry;
+mod training_loop;
 
 mod error;
 

@@ -1,27 +1,19 @@
-//! The loop, with its hooks in a fixed order.
+//! A run from its recipe to its summary: what is checked and opened before the first step.
 
-use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::path::PathBuf;
 
 use burn::tensor::Device;
-use fulmar_data::Loader;
-use fulmar_ep::Local;
-use fulmar_eval::{EvalReport, ModelScorer, TokenBigram, evaluate};
-use fulmar_model::moe::quantile::QuantileBalancing;
+use fulmar_eval::EvalReport;
 
 use crate::assemble::{self, RunData};
 use crate::checkpoint;
 use crate::config::RunConfig;
 use crate::device::{self, DeviceChoice, OpenDevice};
 use crate::error::TrainError;
-use crate::state::{self, TrainState};
-use crate::step::{StepContext, StepReport};
-use crate::telemetry::console::Progress;
+use crate::state::TrainState;
+use crate::step::StepReport;
 use crate::telemetry::jsonl::LOG_FILE;
-use crate::telemetry::{Console, MetricLog, Metrics, names};
-
-/// Largest number of training tokens whose pairs are counted for the bigram beside the model.
-const MAX_BIGRAM_TOKENS: u64 = 50_000_000;
+use crate::training_loop::TrainingLoop;
 
 /// How a run is started; what it computes is in its [`RunConfig`].
 #[derive(Debug, Clone)]
@@ -88,6 +80,9 @@ pub fn run(config: &RunConfig, options: &RunOptions) -> Result<RunSummary, Train
     let data = assemble::data(config)?;
     let mut state = TrainState::new(config, &device.device)?;
     resume(&found, config, &data, &device.device, options, &mut state)?;
+    if state.step >= end {
+        println!("no step to take: the run ends at step {end}");
+    }
     describe(config, &data, &state);
     let recipe = options.out.join(checkpoint::RECIPE);
     std::fs::create_dir_all(&options.out).map_err(TrainError::io("create", &options.out))?;
@@ -96,7 +91,7 @@ pub fn run(config: &RunConfig, options: &RunOptions) -> Result<RunSummary, Train
     let table = options.out.join("optimizer_table.txt");
     std::fs::write(&table, state.optimizer.table().to_string())
         .map_err(TrainError::io("write", &table))?;
-    Loop::new(config, &options.out, device, data, state, end)?.run()
+    TrainingLoop::new(config, &options.out, device, data, state, end)?.run()
 }
 
 fn end_of(config: &RunConfig, options: &RunOptions) -> Result<u64, TrainError> {
@@ -175,221 +170,4 @@ fn describe(config: &RunConfig, data: &RunData, state: &TrainState) {
         peaks.lr_muonh,
         peaks.lr_adam,
     );
-}
-
-struct Loop<'a> {
-    config: &'a RunConfig,
-    out: &'a Path,
-    device: OpenDevice,
-    data: RunData,
-    state: TrainState,
-    end: u64,
-    dispatcher: Local,
-    balancing: QuantileBalancing,
-    log: MetricLog,
-    console: Console,
-    losses: Vec<(u64, f64)>,
-    last: Option<StepReport>,
-    train_secs: f64,
-    steps_taken: u64,
-    skipped: u64,
-    saved: Option<PathBuf>,
-}
-
-impl<'a> Loop<'a> {
-    fn new(
-        config: &'a RunConfig,
-        out: &'a Path,
-        device: OpenDevice,
-        data: RunData,
-        state: TrainState,
-        end: u64,
-    ) -> Result<Self, TrainError> {
-        Ok(Self {
-            out,
-            log: MetricLog::open(out)?,
-            console: Console::new(state.step, end, config.log.every),
-            dispatcher: Local::new(config.model.num_experts),
-            balancing: state::balancing(config),
-            config,
-            device,
-            data,
-            state,
-            end,
-            losses: Vec::new(),
-            last: None,
-            train_secs: 0.0,
-            steps_taken: 0,
-            skipped: 0,
-            saved: None,
-        })
-    }
-
-    fn run(mut self) -> Result<RunSummary, TrainError> {
-        let rows = self.data.rows.clone();
-        let mut batches = Loader::new(rows, self.config.batch.rows, self.state.batches)?;
-        while self.state.step < self.end {
-            let batch = batches.next().expect("the loader ends with an error")?;
-            self.step(&batch)?;
-            let at_end = self.state.step == self.end;
-            if due(self.state.step, self.config.evaluation.every) && !at_end {
-                self.evaluate(self.config.evaluation.max_rows)?;
-            }
-            if due(self.state.step, self.config.checkpoint.every) && !at_end {
-                self.save()?;
-            }
-        }
-        self.save()?;
-        self.console.finish();
-        let heldout = self.evaluate(0)?;
-        let bigram = self.bigram()?;
-        Ok(RunSummary {
-            log: self.log.path().to_owned(),
-            state: self.state,
-            data: self.data,
-            device: self.device,
-            losses: self.losses,
-            last: self.last,
-            heldout,
-            bigram,
-            train_secs: self.train_secs,
-            steps_taken: self.steps_taken,
-            skipped: self.skipped,
-            checkpoint: self.saved,
-        })
-    }
-
-    fn step(&mut self, batch: &fulmar_data::Batch) -> Result<(), TrainError> {
-        let schedule = &self.config.schedule;
-        let factor = schedule.factor(self.state.step);
-        let progress = self.state.step as f64 / schedule.steps as f64;
-        let rates = self.state.optimizer.rates(factor, progress);
-        let context = StepContext {
-            dispatcher: &self.dispatcher,
-            balancing: &self.balancing,
-            z_loss: self.config.model.z_loss,
-            micro_rows: self.config.batch.micro_rows() as usize,
-            device: &self.device.device,
-        };
-        let started = Instant::now();
-        let report = self.state.step(batch, rates, &context)?;
-        let secs = started.elapsed().as_secs_f64();
-        let mut metrics = names::of_step(&report, rates, self.config.log.per_layer);
-        metrics.insert("data/digest".to_owned(), format!("{:016x}", batch.digest()).into());
-        let stage = self.data.rows.plan().stage_of(batch.first_row);
-        metrics.insert("mixture/stage".to_owned(), stage.into());
-        metrics.insert("optim/skipped_step".to_owned(), u64::from(!report.updated).into());
-        self.report_time(&mut metrics, secs);
-        self.log.write(self.state.step, &metrics)?;
-        if !report.updated {
-            return self.skip(&report, batch);
-        }
-        self.train_secs += secs;
-        self.steps_taken += 1;
-        self.losses.push((self.state.step, report.loss));
-        let left = (self.end - self.state.step) as f64;
-        self.console.step(Progress {
-            step: self.state.step,
-            loss: report.loss,
-            grad_norm: report.grad_norm,
-            tokens_per_second: self.config.tokens_per_step() as f64 / secs,
-            seconds_left: left * self.train_secs / self.steps_taken as f64,
-        });
-        self.last = Some(report);
-        Ok(())
-    }
-
-    fn report_time(&self, metrics: &mut Metrics, secs: f64) {
-        let tokens = self.config.tokens_per_step();
-        let flops = self.config.model.step_flops(tokens);
-        for (name, value) in [
-            (names::DURATION, secs),
-            (names::TOKENS_PER_SECOND, tokens as f64 / secs),
-            ("throughput/gflops_per_second", flops / secs / 1e9),
-        ] {
-            metrics.insert(name.to_owned(), names::number(value));
-        }
-    }
-
-    fn skip(&mut self, report: &StepReport, batch: &fulmar_data::Batch) -> Result<(), TrainError> {
-        self.skipped += 1;
-        let step = self.state.step;
-        let error = TrainError::NotFinite {
-            step,
-            loss: report.loss,
-            grad_norm: report.grad_norm,
-            digest: batch.digest(),
-        };
-        if self.skipped > self.config.guard.max_skipped_steps {
-            return Err(error);
-        }
-        self.console.line(&format!("skipped: {error}"));
-        Ok(())
-    }
-
-    fn evaluate(&mut self, max_rows: usize) -> Result<EvalReport, TrainError> {
-        let model = self.state.evaluation_model(&self.balancing);
-        let scorer = ModelScorer::new(&model, &self.dispatcher, &self.device.device);
-        let rows = self.config.evaluation.batch_rows;
-        let report = evaluate(&self.data.heldout, rows, max_rows, |batch| scorer.nats(batch))?;
-        let mut metrics = Metrics::new();
-        metrics.insert("eval/heldout/loss".to_owned(), names::number(report.total().loss()));
-        metrics.insert("eval/heldout/macro_loss".to_owned(), names::number(report.macro_loss()));
-        metrics
-            .insert("eval/heldout/bpb".to_owned(), names::number(report.total().bits_per_byte()));
-        let macro_bpb = names::number(report.macro_bits_per_byte());
-        metrics.insert("eval/heldout/macro_bpb".to_owned(), macro_bpb);
-        for (domain, tally) in &report.domains {
-            let name = |metric| format!("eval/heldout/{domain}/{metric}");
-            metrics.insert(name("loss"), names::number(tally.loss()));
-            metrics.insert(name("bpb"), names::number(tally.bits_per_byte()));
-        }
-        metrics
-            .insert("eval/heldout/partial_documents".to_owned(), report.partial_documents.into());
-        self.log.write(self.state.step, &metrics)?;
-        self.console.line(&format!(
-            "held-out at step {}: loss {:.4}, {:.4} bits per byte (macro {:.4})",
-            self.state.step,
-            report.total().loss(),
-            report.total().bits_per_byte(),
-            report.macro_bits_per_byte(),
-        ));
-        Ok(report)
-    }
-
-    /// The same held-out figures of a bigram counted on the rows that the model was trained on.
-    fn bigram(&self) -> Result<Option<EvalReport>, TrainError> {
-        let rows = self.state.batches * self.config.batch.rows;
-        let tokens = rows * self.config.model.max_seq_len as u64;
-        if !self.config.evaluation.bigram || tokens > MAX_BIGRAM_TOKENS || tokens == 0 {
-            return Ok(None);
-        }
-        let mut bigram = TokenBigram::new(self.config.model.vocab_size);
-        for start in (0..rows).step_by(256) {
-            bigram.count(&self.data.rows.batch(start..rows.min(start + 256)));
-        }
-        let batch_rows = self.config.evaluation.batch_rows;
-        let nats = |batch: &fulmar_data::Batch| Ok(bigram.nats(batch));
-        Ok(Some(evaluate(&self.data.heldout, batch_rows, 0, nats)?))
-    }
-
-    fn save(&mut self) -> Result<(), TrainError> {
-        if !self.config.checkpoint.enabled {
-            return Ok(());
-        }
-        let folder = checkpoint::step_folder(self.out, self.state.step);
-        let already = checkpoint::Manifest::read(&folder)
-            .and_then(|manifest| manifest.verify(&folder))
-            .is_ok();
-        if !already {
-            checkpoint::save(self.out, self.config, &self.data.digest, &self.state)?;
-        }
-        self.saved = Some(folder);
-        Ok(())
-    }
-}
-
-/// Whether something that happens every `every` steps happens now; 0 is never.
-fn due(step: u64, every: u64) -> bool {
-    every > 0 && step > 0 && step.is_multiple_of(every)
 }

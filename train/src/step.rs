@@ -93,8 +93,7 @@ impl TrainState {
         let updated = loss.is_finite() && grad_norm.is_finite();
         self.batches += 1;
         if updated {
-            let pending = sums.layers.iter().map(|(_, margins)| context.balancing.pending(margins));
-            self.pending = pending.collect();
+            self.pending = self.next_pending(&sums, context.balancing);
             let old = std::mem::replace(&mut self.model, model);
             // The old handles go first, so that the update owns its buffers and works in place.
             drop(old);
@@ -107,6 +106,14 @@ impl TrainState {
 }
 
 impl TrainState {
+    fn next_pending(&self, sums: &Sums, balancing: &QuantileBalancing) -> Vec<Vec<f32>> {
+        let layers = sums.layers.iter().enumerate().map(|(layer, (_, margins))| {
+            let previous = self.pending.get(layer).map_or(&[][..], Vec::as_slice);
+            balancing.pending(previous, margins)
+        });
+        layers.collect()
+    }
+
     fn update(&mut self, gradients: Gradients, rates: StepRates) -> Result<(), TrainError> {
         let model = self.model.clone();
         self.model = self.optimizer.step(model, gradients, rates)?;

@@ -10,7 +10,7 @@ pub mod shared;
 pub mod stats;
 
 use burn::module::Module;
-use burn::tensor::Tensor;
+use burn::tensor::{Tensor, TensorData};
 use fulmar_ep::{EpError, TokenDispatcher};
 
 pub use stats::{LayerStats, RoutingStats};
@@ -66,6 +66,16 @@ impl<R: Router> MoeLayer<R> {
             experts: Experts::new(config, 0..config.num_experts, &init.scope("experts")),
             shared: shared.collect(),
         }
+    }
+
+    /// The same layer with the pending values [e] of balancing as its router's bias.
+    #[must_use]
+    pub fn with_pending<B: Balancing>(mut self, balancing: &B, pending: &[f32]) -> Self {
+        let device = self.latent.gain.val().inner().device();
+        let bias = balancing.bias(pending);
+        let bias = Tensor::from_data(TensorData::from(&bias[..]), &device);
+        self.router = self.router.with_bias(bias);
+        self
     }
 
     /// `u` [t, d], normalised, to [t, d] with what happened on the way.

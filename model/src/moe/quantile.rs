@@ -82,7 +82,8 @@ impl Balancing for QuantileBalancing {
         }
     }
 
-    fn pending(&self, stats: &MarginStats) -> Vec<f32> {
+    /// Betas are those of the step alone.
+    fn pending(&self, _previous: &[f32], stats: &MarginStats) -> Vec<f32> {
         match stats {
             MarginStats::OnePass { margins, tokens, k } => {
                 one_pass(margins, *tokens, *k, self.bins)

@@ -58,7 +58,7 @@ fn golden_forward_values_and_losses_agree() {
             assert_close("z", &[mean(loss.z_sum)], file.floats("z"), VALUES);
             let betas = output.layers.into_iter().map(|layer| {
                 let (_, margins) = layer.training.expect("statistics");
-                balancing(&config).pending(&margins)
+                balancing(&config).pending(&[], &margins)
             });
             for (layer, beta) in betas.enumerate() {
                 let name = format!("layers.{layer}.qb_beta");

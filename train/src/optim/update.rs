@@ -18,6 +18,13 @@ use crate::error::TrainError;
 pub struct Gradients(BTreeMap<String, Tensor<1>>);
 
 impl Gradients {
+    /// The gradients of every trained parameter of `model`.
+    pub fn of<M: Module>(model: &M, grads: burn::tensor::Gradients) -> Self {
+        let mut gradients = Self::default();
+        gradients.add(model, grads);
+        gradients
+    }
+
     /// Takes the gradient of every trained parameter of `model` and adds it to those held.
     pub fn add<M: Module>(&mut self, model: &M, mut grads: burn::tensor::Gradients) {
         model.visit(&mut Collector { path: Vec::new(), grads: &mut grads, sums: &mut self.0 });
