@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use fulmar_model::flops::TRAINING_FACTOR;
+use fulmar_model::flops::{ForwardFlops, TRAINING_FACTOR};
 use serde::Serialize;
 
 use crate::config::RunConfig;
@@ -18,7 +18,7 @@ pub struct Plan {
     /// Parameters that take part in one token's forward pass.
     pub num_active_params: u64,
     /// Forward FLOPs of a token by part.
-    pub forward_flops_per_token: Vec<(&'static str, u64)>,
+    pub forward_flops_per_token: ForwardFlops,
     /// Training FLOPs of a step with the output head.
     pub step_flops: f64,
     /// The same without the output head, the quantity of the scaling ladder.
@@ -46,7 +46,7 @@ impl Plan {
             name: config.name.clone(),
             num_params: model.num_params(),
             num_active_params: model.num_active_params(),
-            forward_flops_per_token: model.forward_flops().parts().to_vec(),
+            forward_flops_per_token: model.forward_flops(),
             step_flops,
             step_flops_without_head: model.step_flops_without_head(per_step),
             run_flops: step_flops * config.schedule.steps as f64,
@@ -77,10 +77,10 @@ impl fmt::Display for Plan {
         writeln!(f, "  warm-up steps          {:>22}", grouped(self.warmup_steps))?;
         writeln!(f, "  tokens                 {:>22}", grouped(self.total_tokens))?;
         writeln!(f, "forward FLOPs of a token")?;
-        let total: u64 = self.forward_flops_per_token.iter().map(|(_, flops)| flops).sum();
-        for (part, flops) in &self.forward_flops_per_token {
-            let share = 100.0 * *flops as f64 / total as f64;
-            writeln!(f, "  {part:<22} {:>22}  {share:5.1}%", grouped(*flops))?;
+        let total = self.forward_flops_per_token.total();
+        for (part, flops) in self.forward_flops_per_token.parts() {
+            let share = 100.0 * flops as f64 / total as f64;
+            writeln!(f, "  {part:<22} {:>22}  {share:5.1}%", grouped(flops))?;
         }
         writeln!(f, "  {:<22} {:>22}", "all", grouped(total))?;
         writeln!(f, "training FLOPs ({TRAINING_FACTOR} x forward)")?;

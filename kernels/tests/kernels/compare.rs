@@ -3,9 +3,11 @@
 use std::fmt::Debug;
 
 use burn::tensor::{Device, Tensor, TensorData};
+use fulmar_kernels::device_panic::abort_on_device_panic;
 
 /// The device of the kernels under test.
 pub(crate) fn device() -> Device {
+    abort_on_device_panic();
     Device::flex()
 }
 

@@ -16,14 +16,24 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error}");
-            let mut cause = error.source();
-            while let Some(error) = cause {
-                eprintln!("  because: {error}");
-                cause = error.source();
-            }
+            print_chain(&error);
             ExitCode::FAILURE
         }
+    }
+}
+
+/// The error and its causes, each once: some messages quote their cause.
+fn print_chain(error: &TrainError) {
+    let mut said = error.to_string();
+    eprintln!("error: {said}");
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let text = error.to_string();
+        if !said.contains(&text) {
+            eprintln!("  because: {text}");
+            said = text;
+        }
+        cause = error.source();
     }
 }
 

@@ -12,7 +12,7 @@ use fulmar_tests::names::golden_name;
 use fulmar_train::RunConfig;
 use fulmar_train::config::BatchConfig;
 use fulmar_train::optim::rule::Rule;
-use fulmar_train::optim::{OptimizerConfig, Schedule};
+use fulmar_train::optim::{NewtonSchulzKind, OptimizerConfig, Schedule};
 use fulmar_train::state::{TrainState, balancing};
 use fulmar_train::step::StepContext;
 
@@ -24,7 +24,11 @@ const BETA: f32 = 5e-3;
 
 /// The case as a run of ours: every setting of its metadata is a setting of the recipe.
 fn run_config(file: &GoldenFile) -> RunConfig {
-    assert_eq!(file.metadata["newton_schulz"], "f32, 5 steps");
+    let newton_schulz = match file.metadata["newton_schulz"].as_str() {
+        "f32, 5 steps" => NewtonSchulzKind::F32,
+        "bf16, 5 steps" => NewtonSchulzKind::Bf16,
+        other => panic!("{}: Newton-Schulz `{other}`", file.path.display()),
+    };
     let [_, rows, _]: [usize; 3] = file.shape("ids").try_into().expect("[steps, b, s]");
     RunConfig {
         name: "trajectory".to_owned(),
@@ -43,6 +47,7 @@ fn run_config(file: &GoldenFile) -> RunConfig {
             beta2: Some(file.setting("beta2")),
             epsilon: Some(file.setting("epsilon")),
             momentum: file.setting("momentum"),
+            newton_schulz,
             ..OptimizerConfig::default()
         },
         data: Default::default(),
