@@ -59,7 +59,8 @@ fn a_step_that_is_not_finite_changes_nothing_but_the_position_in_the_data() {
 #[test]
 fn a_run_logs_skipped_steps_and_stops_after_the_allowed_number() {
     let tiny = Tiny::new();
-    let config = tiny.config(&["guard.max_skipped_steps=2"]);
+    // An evaluation belongs to an update: a skipped step must not repeat that of step 1.
+    let config = tiny.config(&["guard.max_skipped_steps=2", "evaluation.every=1"]);
     let mut bench = Bench::new(config.clone());
     bench.step();
     poison(&mut bench, "head.weight", f32::NAN);

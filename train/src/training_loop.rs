@@ -77,12 +77,14 @@ impl<'a> TrainingLoop<'a> {
         let mut batches = Loader::new(rows, self.config.batch.rows, self.state.batches)?;
         while self.state.step < self.end {
             let batch = batches.next().expect("the loader ends with an error")?;
-            self.step(&batch)?;
-            let at_end = self.state.step == self.end;
-            if due(self.state.step, self.config.evaluation.every) && !at_end {
+            let updated = self.step(&batch)?;
+            if !updated || self.state.step == self.end {
+                continue;
+            }
+            if due(self.state.step, self.config.evaluation.every) {
                 self.evaluate(self.config.evaluation.max_rows)?;
             }
-            if due(self.state.step, self.config.checkpoint.every) && !at_end {
+            if due(self.state.step, self.config.checkpoint.every) {
                 self.save()?;
             }
         }
@@ -106,7 +108,8 @@ impl<'a> TrainingLoop<'a> {
         })
     }
 
-    fn step(&mut self, batch: &Batch) -> Result<(), TrainError> {
+    /// One step with its log line; false if it was skipped.
+    fn step(&mut self, batch: &Batch) -> Result<bool, TrainError> {
         let schedule = &self.config.schedule;
         let factor = schedule.factor(self.state.step);
         let progress = self.state.step as f64 / schedule.steps as f64;
@@ -129,7 +132,8 @@ impl<'a> TrainingLoop<'a> {
         self.report_time(&mut metrics, secs);
         self.log.write(self.state.step, &metrics)?;
         if !report.updated {
-            return self.skip(&report, batch);
+            self.skip(&report, batch)?;
+            return Ok(false);
         }
         self.train_secs += secs;
         self.steps_taken += 1;
@@ -143,7 +147,7 @@ impl<'a> TrainingLoop<'a> {
             seconds_left: left * self.train_secs / self.steps_taken as f64,
         });
         self.last = Some(report);
-        Ok(())
+        Ok(true)
     }
 
     fn report_time(&self, metrics: &mut Metrics, secs: f64) {
@@ -238,5 +242,5 @@ impl<'a> TrainingLoop<'a> {
 
 /// Whether something that happens every `every` steps happens now; 0 is never.
 fn due(step: u64, every: u64) -> bool {
-    every > 0 && step > 0 && step.is_multiple_of(every)
+    every > 0 && step.is_multiple_of(every)
 }
