@@ -39,7 +39,7 @@ const SEED: u64 = 0;
 struct SoftmaxRouter {
     /// [d, e].
     weight: Param<Tensor<2>>,
-    /// [e]; moves the choice, never the weights. Balancing sets it, so it has no gradient.
+    /// `[e]`; moves the choice, never the weights. Balancing sets it, so it has no gradient.
     bias: Param<Tensor<1>>,
     k: usize,
 }

@@ -12,7 +12,7 @@ use crate::role::{Role, RoleTable, Roles};
 /// `n sigmoid(silu(n down) up)` with `n = RMSNorm(x)` (SPEC section 2, GatedNorm).
 #[derive(Module, Debug)]
 pub struct GatedRmsNorm {
-    /// [d].
+    /// `[d]`.
     pub gain: Param<Tensor<1>>,
     /// [d, rank].
     pub down: Param<Tensor<2>>,

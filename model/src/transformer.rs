@@ -171,7 +171,7 @@ impl<R: Router> Transformer<R> {
         hidden.matmul(self.head.weight.val())
     }
 
-    /// Summed cross-entropy and z-loss of `hidden` [t, d] for `targets` [t] with `weight` [t].
+    /// Summed cross-entropy and z-loss of `hidden` [t, d] for `targets` `[t]` with `weight` `[t]`.
     pub fn loss(
         &self,
         hidden: Tensor<2>,
@@ -182,7 +182,7 @@ impl<R: Router> Transformer<R> {
         cross_entropy(hidden, self.head.weight.val(), targets, weight, z_loss)
     }
 
-    /// Nats of every target [t], for evaluation.
+    /// Nats of every target `[t]`, for evaluation.
     pub fn token_losses(&self, hidden: Tensor<2>, targets: Tensor<1, Int>) -> TokenLosses {
         token_losses(hidden, self.head.weight.val(), targets)
     }

@@ -16,7 +16,7 @@ pub struct TrainState {
     pub model: Transformer,
     /// Table, constants and moments.
     pub optimizer: Optimizer,
-    /// Pending balance [layers][e], which becomes the router biases at the start of the next
+    /// Pending balance `[layers, e]`, which becomes the router biases at the start of the next
     /// step; empty before the first.
     pub pending: Vec<Vec<f32>>,
     /// Completed updates.

@@ -27,7 +27,7 @@ pub trait TokenDispatcher: Send + Sync {
 
     /// Sends each valid token's row to its chosen experts.
     ///
-    /// `tokens` [t, c]; `selected` [t, k] holds global expert ids; `token_valid` [t] is false for
+    /// `tokens` [t, c]; `selected` [t, k] holds global expert ids; `token_valid` `[t]` is false for
     /// padding, whose ids are not read.
     ///
     /// # Errors

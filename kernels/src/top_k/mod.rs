@@ -13,7 +13,7 @@ use crate::bridge::Bridge;
 pub struct TopK {
     /// The ids of the `k` largest scores of each row [t, k], largest first.
     pub selected: Tensor<2, Int>,
-    /// The score that comes after them [t]: the (k + 1)th largest of the row.
+    /// The score that comes after them `[t]`: the (k + 1)th largest of the row.
     pub next: Tensor<1>,
 }
 
@@ -25,7 +25,7 @@ pub struct TopK {
 /// `scores` is taken out of its graph.
 ///
 /// # Shapes
-/// `scores` [t, e], `selected` [t, k], `next` [t].
+/// `scores` [t, e], `selected` [t, k], `next` `[t]`.
 ///
 /// # Panics
 /// Unless 1 <= k < e, since `next` needs a score that was not selected.

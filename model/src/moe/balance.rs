@@ -20,10 +20,10 @@ pub trait Balancing: Send + Sync {
     /// Statistics of two disjoint sets of tokens together. The order must not matter.
     fn merge(&self, left: Self::Stats, right: Self::Stats) -> Self::Stats;
 
-    /// The pending values [e] of one layer from the whole step's statistics and from the layer's
+    /// The pending values `[e]` of one layer from the whole step's statistics and from the layer's
     /// pending values of the step before, which are empty at first.
     fn pending(&self, previous: &[f32], stats: &Self::Stats) -> Vec<f32>;
 
-    /// The bias [e] that pending values stand for.
+    /// The bias `[e]` that pending values stand for.
     fn bias(&self, pending: &[f32]) -> Vec<f32>;
 }

@@ -13,7 +13,7 @@ use crate::role::{Role, RoleTable, Roles};
 pub struct Latent {
     /// [d, c].
     pub down: Param<Tensor<2>>,
-    /// [c].
+    /// `[c]`.
     pub gain: Param<Tensor<1>>,
     /// [c, d].
     pub up: Param<Tensor<2>>,

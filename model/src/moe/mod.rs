@@ -31,7 +31,7 @@ pub struct Routed<'a, D, B> {
     pub dispatcher: &'a D,
     /// Balances experts. `None` in evaluation, so that its tokens leave no trace.
     pub balancing: Option<&'a B>,
-    /// [t], false for padding.
+    /// `[t]`, false for padding.
     pub token_valid: &'a [bool],
 }
 
@@ -68,7 +68,7 @@ impl<R: Router> MoeLayer<R> {
         }
     }
 
-    /// The same layer with the pending values [e] of balancing as its router's bias.
+    /// The same layer with the pending values `[e]` of balancing as its router's bias.
     #[must_use]
     pub fn with_pending<B: Balancing>(mut self, balancing: &B, pending: &[f32]) -> Self {
         let device = self.latent.gain.val().inner().device();

@@ -98,7 +98,7 @@ impl Balancing for QuantileBalancing {
     }
 }
 
-/// Logits [t, e] less alpha [t] over valid tokens, as [e, valid tokens].
+/// Logits [t, e] less alpha `[t]` over valid tokens, as [e, valid tokens].
 fn margins_by_expert(logits: &Tensor<2>, alpha: &Tensor<1>, token_valid: &[bool]) -> Vec<f32> {
     let [_, num_experts] = logits.dims();
     let logits = logits.clone().inner().into_data();
@@ -118,7 +118,7 @@ fn margins_by_expert(logits: &Tensor<2>, alpha: &Tensor<1>, token_valid: &[bool]
     margins
 }
 
-/// Betas [e] from margins [e, tokens] with one range over all of them.
+/// Betas `[e]` from margins [e, tokens] with one range over all of them.
 ///
 /// # Panics
 /// If `margins` is not a whole number of rows of `tokens`, or there are no tokens.

@@ -14,12 +14,12 @@ pub trait Router: Module + ModuleDisplay + Sync {
     /// Routes `u` [t, d].
     fn route(&self, u: Tensor<2>) -> Routing;
 
-    /// The bias [e] that balancing moves, if this router has one.
+    /// The bias `[e]` that balancing moves, if this router has one.
     fn bias(&self) -> Option<Tensor<1>> {
         None
     }
 
-    /// Replaces the bias [e]; a router without one returns itself.
+    /// Replaces the bias `[e]`; a router without one returns itself.
     #[must_use]
     fn with_bias(self, _bias: Tensor<1>) -> Self {
         self
@@ -35,7 +35,7 @@ pub struct Routing {
     pub selected: Tensor<2, Int>,
     /// Weight [t, k] of each chosen expert's output.
     pub combine_weights: Tensor<2>,
-    /// The best biased score that was not chosen [t], outside every graph.
+    /// The best biased score that was not chosen `[t]`, outside every graph.
     pub alpha: Tensor<1>,
 }
 
@@ -45,7 +45,7 @@ pub struct Routing {
 pub struct SigmoidRouter {
     /// [d, e].
     pub weight: Param<Tensor<2>>,
-    /// [e], without gradient; balancing sets it.
+    /// `[e]`, without gradient; balancing sets it.
     pub bias: Param<Tensor<1>>,
     num_experts_per_token: usize,
     routing_sum: f64,

@@ -39,9 +39,9 @@ impl<S> LayerStats<S> {
 pub struct RoutingStats {
     /// Valid tokens.
     pub tokens: u64,
-    /// Valid assignments of each expert [e].
+    /// Valid assignments of each expert `[e]`.
     pub expert_counts: Vec<u64>,
-    /// Sum over tokens of each expert's share in a softmax of the scores [e].
+    /// Sum over tokens of each expert's share in a softmax of the scores `[e]`.
     pub probability_sums: Vec<f64>,
     /// Sum over tokens of logsumexp(scores)^2.
     pub z_sum: f64,
