@@ -43,7 +43,7 @@ impl AdamOptions {
 /// On a CPU weights and moments are updated in place where nothing else holds their buffers.
 ///
 /// # Shapes
-/// All tensors [elements].
+/// All tensors `[elements]`.
 ///
 /// # Panics
 /// If lengths differ or `step` is 0.
@@ -72,7 +72,7 @@ pub fn adam_step(
 /// On a CPU weights and moments are updated in place where nothing else holds their buffers.
 ///
 /// # Shapes
-/// All tensors [elements].
+/// All tensors `[elements]`.
 ///
 /// # Panics
 /// If lengths differ, `step` is 0, or `weight_decay` is not 0: a norm that is kept cannot decay.

@@ -30,9 +30,9 @@ pub struct CrossEntropy {
 /// Losses token by token, outside the graph.
 #[derive(Clone, Debug)]
 pub struct TokenLosses {
-    /// Cross-entropy in nats; [tokens].
+    /// Cross-entropy in nats; `[tokens]`.
     pub nll: Tensor<1>,
-    /// Logarithm of the sum of the exponentials of the logits; [tokens].
+    /// Logarithm of the sum of the exponentials of the logits; `[tokens]`.
     pub log_sum_exp: Tensor<1>,
 }
 
@@ -45,7 +45,7 @@ pub struct TokenLosses {
 /// also holds the logits of all tokens; see the [module](self).
 ///
 /// # Shapes
-/// `hidden` [tokens, hidden], `head` [hidden, vocabulary], `targets` and `weight` [tokens].
+/// `hidden` [tokens, hidden], `head` [hidden, vocabulary], `targets` and `weight` `[tokens]`.
 ///
 /// # Panics
 /// If the shapes disagree; on the CPU also if a token with weight has a target outside the
@@ -80,7 +80,7 @@ pub fn cross_entropy(
 /// The cross-entropy and the log-sum-exp of every token, for evaluation; nothing flows back.
 ///
 /// # Shapes
-/// `hidden` [tokens, hidden], `head` [hidden, vocabulary], `targets` [tokens], results [tokens].
+/// `hidden` [tokens, hidden], `head` [hidden, vocabulary], `targets` `[tokens]`, results `[tokens]`.
 ///
 /// # Panics
 /// If the shapes disagree; on the CPU also if a target is outside the vocabulary.

@@ -24,7 +24,7 @@ pub fn reference(
     }
 }
 
-/// The meaning of [`token_losses`](super::token_losses()) in plain tensor operations; [`reference`]
+/// The meaning of [`token_losses`](super::token_losses()) in plain tensor operations; [`reference()`]
 /// also differentiates it.
 pub fn token_losses_reference(
     hidden: Tensor<2>,

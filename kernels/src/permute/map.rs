@@ -8,7 +8,7 @@ use crate::KernelError;
 pub struct RowMap {
     /// The row of each assignment [tokens, k]; -1 where the assignment is dropped.
     pub row_of: Tensor<2, Int>,
-    /// The assignment of each row [rows]; -1 where the row is empty.
+    /// The assignment of each row `[rows]`; -1 where the row is empty.
     pub assignment_of: Tensor<1, Int>,
 }
 

@@ -13,7 +13,7 @@ use crate::graph::{differentiate, gradient, leaf};
 /// `x / sqrt(mean(x^2) + eps) * gain` over the last dimension.
 ///
 /// # Shapes
-/// `x` [rows, dim], `gain` [dim], result [rows, dim].
+/// `x` [rows, dim], `gain` `[dim]`, result [rows, dim].
 ///
 /// # Panics
 /// If `gain` is not as long as a row of `x`.
