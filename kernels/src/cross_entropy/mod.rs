@@ -80,7 +80,7 @@ pub fn cross_entropy(
 /// The cross-entropy and the log-sum-exp of every token, for evaluation; nothing flows back.
 ///
 /// # Shapes
-/// `hidden` [tokens, hidden], `head` [hidden, vocabulary], `targets` `[tokens]`, results `[tokens]`.
+/// `hidden` [tokens, hidden], `head` [hidden, vocabulary], `targets` and results `[tokens]`.
 ///
 /// # Panics
 /// If the shapes disagree; on the CPU also if a target is outside the vocabulary.

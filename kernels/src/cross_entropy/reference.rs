@@ -24,8 +24,8 @@ pub fn reference(
     }
 }
 
-/// The meaning of [`token_losses`](super::token_losses()) in plain tensor operations; [`reference()`]
-/// also differentiates it.
+/// The meaning of [`token_losses`](super::token_losses()) in plain tensor operations. What is
+/// differentiated is [`reference()`].
 pub fn token_losses_reference(
     hidden: Tensor<2>,
     head: Tensor<2>,
