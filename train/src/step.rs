@@ -93,11 +93,9 @@ impl TrainState {
         let updated = loss.is_finite() && grad_norm.is_finite();
         self.batches += 1;
         if updated {
-            self.pending = self.next_pending(&sums, context.balancing);
-            let old = std::mem::replace(&mut self.model, model);
-            // The old handles go first, so that the update owns its buffers and works in place.
-            drop(old);
-            self.update(gradients, rates)?;
+            let pending = self.next_pending(&sums, context.balancing);
+            self.model = self.optimizer.step(model, gradients, rates)?;
+            self.pending = pending;
             self.step += 1;
         }
         let layers = sums.layers.into_iter().map(|(report, _)| report).collect();
@@ -112,12 +110,6 @@ impl TrainState {
             balancing.pending(previous, margins)
         });
         layers.collect()
-    }
-
-    fn update(&mut self, gradients: Gradients, rates: StepRates) -> Result<(), TrainError> {
-        let model = self.model.clone();
-        self.model = self.optimizer.step(model, gradients, rates)?;
-        Ok(())
     }
 }
 

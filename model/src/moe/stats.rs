@@ -1,6 +1,5 @@
 //! What one layer's routing did, as values.
 
-use burn::tensor::Tensor;
 use fulmar_ep::DispatchCounts;
 use rayon::prelude::*;
 
@@ -136,10 +135,4 @@ fn add_token(sums: &mut RoutingStats, logits: &[f32], shares: &mut [f32]) {
     let log_sum_exp = f64::from(max + total.ln());
     sums.z_sum += log_sum_exp * log_sum_exp;
     sums.tokens += 1;
-}
-
-/// Largest absolute value of a router bias, 0 without one.
-pub fn max_abs(bias: Option<Tensor<1>>) -> f32 {
-    let values = bias.map(|bias| bias.into_data().iter::<f32>().collect::<Vec<_>>());
-    values.unwrap_or_default().into_iter().fold(0.0, |max, value| max.max(value.abs()))
 }
