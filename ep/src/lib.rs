@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod capacity;
 pub mod counts;
 pub mod dispatch;
 mod error;
