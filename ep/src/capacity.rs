@@ -125,8 +125,8 @@ mod tests {
 
     #[test]
     fn the_ceiling_is_that_of_f64_in_the_reference_order() {
-        // 10 * 1.1 is 11.000000000000002 in f64.
-        assert_eq!(scaled_ceil(10, 1.1, 1), 12);
+        // 50 * 1.1 is 55.00000000000001 in f64.
+        assert_eq!(scaled_ceil(50, 1.1, 1), 56);
         assert_eq!(scaled_ceil(10, 1.0, 3), 4);
     }
 
