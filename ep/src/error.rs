@@ -1,6 +1,8 @@
 use thiserror::Error;
 
 use crate::counts::DispatchCounts;
+use crate::transport::TransportError;
+use crate::world::Layout;
 
 /// What can go wrong between tokens and experts.
 #[derive(Debug, Error, PartialEq)]
@@ -34,6 +36,20 @@ pub enum EpError {
         /// Tokens in the batch.
         tokens: usize,
     },
+    /// Ranks that cannot be laid out so.
+    #[error(
+        "{} replicas of {} shards, rows over {}: needed {needed}",
+        layout.replicas, layout.shards, layout.context
+    )]
+    Layout {
+        /// What was asked for.
+        layout: Layout,
+        /// What is needed.
+        needed: String,
+    },
+    /// A collective that failed.
+    #[error(transparent)]
+    Transport(#[from] TransportError),
     /// Counts that do not add up: an assignment was lost or invented.
     #[error("assignments do not add up: {0:?}")]
     CountIdentity(DispatchCounts),

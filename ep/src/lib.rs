@@ -4,8 +4,11 @@ pub mod capacity;
 pub mod counts;
 pub mod dispatch;
 mod error;
+pub mod transport;
+pub mod world;
 
 pub use counts::DispatchCounts;
 pub use dispatch::local::Local;
 pub use dispatch::{Combined, Dispatched, ExpertRows, TokenDispatcher};
 pub use error::EpError;
+pub use world::{Layout, World};

@@ -1,0 +1,168 @@
+use std::fmt::Display;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use super::collectives::{values_of, words_of};
+use super::{Buffer, Collective, Element, Reduce, Reduction, Solo, Transport, TransportError};
+
+/// The members of a transport as seen from one of them, with the small collectives that training
+/// needs, started and waited for at once.
+#[derive(Debug, Clone)]
+pub struct Group(Arc<dyn Transport>);
+
+impl Group {
+    /// A group of one rank.
+    pub fn solo() -> Self {
+        Self(Arc::new(Solo))
+    }
+
+    /// The members of `transport`.
+    pub fn new(transport: Arc<dyn Transport>) -> Self {
+        Self(transport)
+    }
+
+    /// The transport.
+    pub fn transport(&self) -> Arc<dyn Transport> {
+        self.0.clone()
+    }
+
+    /// The group of some members; see [`Transport::subgroup`].
+    #[must_use]
+    pub fn subgroup(&self, members: &[usize]) -> Self {
+        Self(self.0.subgroup(members))
+    }
+
+    /// Runs a collective to its end.
+    ///
+    /// # Errors
+    /// See [`super::Pending::wait`].
+    pub fn run(
+        &self,
+        label: &'static str,
+        collective: Collective,
+    ) -> Result<Vec<u32>, TransportError> {
+        self.0.clone().start(label, collective)?.wait()
+    }
+
+    /// Every member's values, by member.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn gather_u64(
+        &self,
+        label: &'static str,
+        values: &[u64],
+    ) -> Result<Vec<Vec<u64>>, TransportError> {
+        let send = Buffer::host(words_of(values.iter().copied()));
+        let words = vec![send.len(); self.size()];
+        let all = values_of(&self.run(label, Collective::AllGather { send, words })?);
+        // `chunks` of an empty list would lose the members.
+        Ok((0..self.size())
+            .map(|member| all[member * values.len()..][..values.len()].to_vec())
+            .collect())
+    }
+
+    /// Elementwise sums over members.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn sum_u64(&self, label: &'static str, values: &[u64]) -> Result<Vec<u64>, TransportError> {
+        let send = Buffer::host(words_of(values.iter().copied()));
+        let reduce = Reduce { element: Element::U64, reduction: Reduction::Sum };
+        Ok(values_of(&self.run(label, Collective::AllReduce { send, reduce })?))
+    }
+
+    /// Elementwise sums over members, in their order.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn sum_f64(&self, label: &'static str, values: &[f64]) -> Result<Vec<f64>, TransportError> {
+        let send = Buffer::host(words_of(values.iter().map(|value| value.to_bits())));
+        let reduce = Reduce { element: Element::F64, reduction: Reduction::Sum };
+        let sums = values_of(&self.run(label, Collective::AllReduce { send, reduce })?);
+        Ok(sums.into_iter().map(f64::from_bits).collect())
+    }
+
+    /// Elementwise sums over members, in their order.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn sum_f32(
+        &self,
+        label: &'static str,
+        values: Vec<f32>,
+    ) -> Result<Vec<f32>, TransportError> {
+        self.reduce_f32(label, values, Reduction::Sum)
+    }
+
+    /// Elementwise maxima over members; NaN if any member has NaN.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn max_f32(
+        &self,
+        label: &'static str,
+        values: Vec<f32>,
+    ) -> Result<Vec<f32>, TransportError> {
+        self.reduce_f32(label, values, Reduction::Max)
+    }
+
+    fn reduce_f32(
+        &self,
+        label: &'static str,
+        values: Vec<f32>,
+        reduction: Reduction,
+    ) -> Result<Vec<f32>, TransportError> {
+        let send = Buffer::host(bytemuck::cast_vec(values));
+        let reduce = Reduce { element: Element::F32, reduction };
+        Ok(bytemuck::cast_vec(self.run(label, Collective::AllReduce { send, reduce })?))
+    }
+
+    /// Waits until every member has come.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn barrier(&self, label: &'static str) -> Result<(), TransportError> {
+        self.run(label, Collective::Barrier).map(drop)
+    }
+
+    /// Fails on every member unless all of them have the same `value`.
+    ///
+    /// # Errors
+    /// [`TransportError::Disagree`] naming two members that differ, and as [`run`](Self::run).
+    pub fn agree(&self, what: &'static str, value: impl Display) -> Result<(), TransportError> {
+        let text = value.to_string();
+        let lengths = self.gather_u64(what, &[text.len() as u64])?;
+        let lengths: Vec<usize> = lengths.into_iter().map(|len| len[0] as usize).collect();
+        let send = Buffer::host(text.bytes().map(u32::from).collect());
+        let all = self.run(what, Collective::AllGather { send, words: lengths.clone() })?;
+        let mut rest = all.as_slice();
+        let texts: Vec<String> = lengths
+            .into_iter()
+            .map(|len| {
+                let (text, after) = rest.split_at(len);
+                rest = after;
+                String::from_utf8_lossy(&text.iter().map(|b| *b as u8).collect::<Vec<_>>())
+                    .into_owned()
+            })
+            .collect();
+        match texts.iter().position(|text| *text != texts[0]) {
+            None => Ok(()),
+            Some(peer) => Err(TransportError::Disagree {
+                what,
+                rank: 0,
+                found: texts[0].clone(),
+                peer,
+                other: texts[peer].clone(),
+            }),
+        }
+    }
+}
+
+impl Deref for Group {
+    type Target = dyn Transport;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.0
+    }
+}
