@@ -1,0 +1,5 @@
+//! The rules by which assignments reach experts, and whoever claims to follow them.
+
+mod random;
+mod reference;
+mod rules;
