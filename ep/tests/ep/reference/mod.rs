@@ -1,9 +1,10 @@
 //! Each exchange rule of SPEC section 3, slowly and obviously, over the whole world at once.
 //!
-//! Integers decide where an assignment goes.
+//! Integers decide where an assignment goes, [`layer`] what follows for values and gradients.
 //! Nothing here is shared with the dispatchers except the arithmetic of capacities.
 
 mod fixed_cells;
+pub(crate) mod layer;
 mod local;
 mod outcome;
 mod pooled_wave;
