@@ -151,8 +151,8 @@ impl MyModel {
         let ints = |values: &[i32]| Tensor::<1, Int>::from_data(TensorData::from(values), device);
         let segment_ids = ints(&batch.segment_ids).reshape([b, s]);
         let loss_weight = Tensor::<1>::from_data(TensorData::from(&batch.loss_weight[..]), device);
-        let routed =
-            Routed { dispatcher, balancing: Some(balancing), token_valid: &batch.token_valid };
+        let demand = dispatcher.demand(&batch.token_valid)?;
+        let routed = Routed { dispatcher, balancing: Some(balancing), demand: &demand };
 
         let rows = self.embedding.val().select(0, ints(&batch.tokens));
         let d = rows.dims()[1];

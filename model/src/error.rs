@@ -14,6 +14,9 @@ pub enum ModelError {
         /// The rule it breaks.
         rule: String,
     },
+    /// The shards could not agree on what to route.
+    #[error(transparent)]
+    Demand(fulmar_ep::EpError),
     /// A layer's exchange failed.
     #[error("layer {layer}: {source}")]
     Dispatch {

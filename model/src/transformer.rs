@@ -129,7 +129,8 @@ impl<R: Router> Transformer<R> {
         balancing: Option<&B>,
     ) -> Result<ForwardOutput<B::Stats>, ModelError> {
         let [b, s] = input.tokens.dims();
-        let routed = Routed { dispatcher, balancing, token_valid: &input.token_valid };
+        let demand = dispatcher.demand(&input.token_valid).map_err(ModelError::Demand)?;
+        let routed = Routed { dispatcher, balancing, demand: &demand };
         let mut x = self.embed(&input.tokens);
         let mut stats = Vec::with_capacity(self.layers.len());
         for (layer, block) in self.layers.iter().enumerate() {
@@ -154,7 +155,8 @@ impl<R: Router> Transformer<R> {
         dispatcher: &D,
         balancing: Option<&B>,
     ) -> Result<Vec<Tensor<2>>, ModelError> {
-        let routed = Routed { dispatcher, balancing, token_valid: &input.token_valid };
+        let demand = dispatcher.demand(&input.token_valid).map_err(ModelError::Demand)?;
+        let routed = Routed { dispatcher, balancing, demand: &demand };
         let mut x = self.embed(&input.tokens);
         let mut inputs = Vec::with_capacity(self.layers.len());
         for (layer, block) in self.layers.iter().enumerate() {

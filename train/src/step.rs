@@ -160,7 +160,7 @@ impl Sums {
     fn merge(&mut self, layers: Vec<LayerStats<MarginStats>>, balancing: &QuantileBalancing) {
         let layers = layers.into_iter().map(|layer| {
             let (routing, margins) = layer.training.expect("training observes every layer");
-            (LayerReport { counts: layer.counts, routing }, margins)
+            (LayerReport { counts: layer.dispatch.counts, routing }, margins)
         });
         if self.layers.is_empty() {
             self.layers = layers.collect();

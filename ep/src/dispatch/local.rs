@@ -8,25 +8,29 @@ use fulmar_kernels::permute::{RowMap, combine_rows, dispatch_rows};
 
 use super::{Combined, Dispatched, ExpertRows, TokenDispatcher};
 use crate::counts::DispatchCounts;
+use crate::demand::Demand;
 use crate::error::EpError;
+use crate::report::{DispatchReport, tokens_by_lost};
+use crate::transport::Group;
 
 /// The reference dispatcher: rows are sorted by expert, then by (token, slot), and none is lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Local {
     num_experts: usize,
+    group: Group,
 }
 
 /// What [`Local`] remembers between dispatch and combine.
 #[derive(Debug)]
 pub struct LocalHandle {
     map: RowMap,
-    counts: DispatchCounts,
+    report: DispatchReport,
 }
 
 impl Local {
     /// A shard that holds all of `num_experts` experts.
     pub fn new(num_experts: usize) -> Self {
-        Self { num_experts }
+        Self { num_experts, group: Group::solo() }
     }
 }
 
@@ -37,21 +41,31 @@ impl TokenDispatcher for Local {
         0..self.num_experts
     }
 
+    fn group(&self) -> &Group {
+        &self.group
+    }
+
     fn dispatch(
         &self,
         tokens: Tensor<2>,
         selected: Tensor<2, Int>,
-        token_valid: &[bool],
+        demand: &Demand,
     ) -> Result<Dispatched<LocalHandle>, EpError> {
         let device = selected.device();
+        let (token_valid, [_, k]) = (demand.token_valid(), selected.dims());
         let sorted = sort_by_expert(selected, token_valid, self.num_experts)?;
         let map = RowMap {
             row_of: Tensor::from_data(sorted.row_of, &device),
             assignment_of: Tensor::from_data(sorted.assignment_of, &device),
         };
         let rows = dispatch_rows(tokens, &map);
+        let report = DispatchReport {
+            counts: sorted.counts,
+            tokens_by_lost: tokens_by_lost(token_valid, k, |_| false),
+            ..Default::default()
+        };
         let wave = ExpertRows { rows, groups: Groups::from_counts(&sorted.group_sizes) };
-        Ok(Dispatched { waves: vec![wave], handle: LocalHandle { map, counts: sorted.counts } })
+        Ok(Dispatched { waves: vec![wave], handle: LocalHandle { map, report } })
     }
 
     fn combine(
@@ -63,7 +77,8 @@ impl TokenDispatcher for Local {
         let [rows]: [Tensor<2>; 1] =
             outputs.try_into().expect("a local dispatch has one wave, so one output");
         let tokens = combine_rows(rows, weights, &handle.map);
-        Ok(Combined { tokens, counts: handle.counts.check()? })
+        handle.report.counts.check()?;
+        Ok(Combined { tokens, report: handle.report })
     }
 }
 

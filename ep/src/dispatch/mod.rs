@@ -7,8 +7,10 @@ use std::ops::Range;
 use burn::tensor::{Int, Tensor};
 use fulmar_kernels::grouped_swiglu::Groups;
 
-use crate::counts::DispatchCounts;
+use crate::demand::Demand;
 use crate::error::EpError;
+use crate::report::DispatchReport;
+use crate::transport::Group;
 
 /// Carries token rows to the experts chosen for them, and weighted results back.
 ///
@@ -25,25 +27,45 @@ pub trait TokenDispatcher: Send + Sync {
     /// Global ids of the experts whose rows arrive at this shard, in the order of their groups.
     fn local_experts(&self) -> Range<usize>;
 
-    /// Sends each valid token's row to its chosen experts.
-    ///
-    /// `tokens` [t, c]; `selected` [t, k] holds global expert ids; `token_valid` `[t]` is false for
-    /// padding, whose ids are not read.
+    /// The shards among which rows travel.
+    fn group(&self) -> &Group;
+
+    /// What all shards want to route, agreed once a forward pass; `token_valid` `[t]` is false for
+    /// padding.
     ///
     /// # Errors
-    /// If an id is not an expert's, or (across ranks) a peer fails to answer in time.
+    /// If a peer fails to answer.
+    fn demand(&self, token_valid: &[bool]) -> Result<Demand, EpError> {
+        Demand::agree(self.group(), token_valid)
+    }
+
+    /// Sends each valid token's row to its chosen experts.
+    ///
+    /// `tokens` [t, c]; `selected` [t, k] holds global expert ids, which are not read where a token
+    /// is padding; `demand` is of the same tokens.
+    ///
+    /// # Errors
+    /// If an id is not an expert's on this shard or another: every shard of the group gets an error
+    /// then, and none is left waiting.
+    ///
+    /// # Panics
+    /// Unwinds with a [`TransportError`](crate::transport::TransportError) if a peer is lost, as
+    /// every tracked collective does, because a backward pass cannot return an error.
     fn dispatch(
         &self,
         tokens: Tensor<2>,
         selected: Tensor<2, Int>,
-        token_valid: &[bool],
+        demand: &Demand,
     ) -> Result<Dispatched<Self::Handle>, EpError>;
 
     /// Brings the experts' outputs, one tensor a wave in the shape of its rows, back to their
     /// tokens: the sum over slots of `weights` [t, k] times the row that came back.
     ///
     /// # Errors
-    /// If the counts do not add up, or (across ranks) a peer fails to answer in time.
+    /// If the counts do not add up.
+    ///
+    /// # Panics
+    /// As [`dispatch`](Self::dispatch).
     fn combine(
         &self,
         outputs: Vec<Tensor<2>>,
@@ -75,6 +97,6 @@ pub struct ExpertRows {
 pub struct Combined {
     /// [t, c]; a token none of whose assignments was kept has a row of zeros.
     pub tokens: Tensor<2>,
-    /// The fate of this shard's assignments.
-    pub counts: DispatchCounts,
+    /// What happened to this shard's assignments, and what it cost.
+    pub report: DispatchReport,
 }

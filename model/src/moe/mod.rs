@@ -11,7 +11,7 @@ pub mod stats;
 
 use burn::module::Module;
 use burn::tensor::{Tensor, TensorData};
-use fulmar_ep::{EpError, TokenDispatcher};
+use fulmar_ep::{Demand, EpError, TokenDispatcher};
 
 pub use stats::{LayerStats, RoutingStats};
 
@@ -31,8 +31,9 @@ pub struct Routed<'a, D, B> {
     pub dispatcher: &'a D,
     /// Balances experts. `None` in evaluation, so that its tokens leave no trace.
     pub balancing: Option<&'a B>,
-    /// `[t]`, false for padding.
-    pub token_valid: &'a [bool],
+    /// Which tokens are real, here and on the other shards, from the dispatcher's
+    /// [`demand`](TokenDispatcher::demand).
+    pub demand: &'a Demand,
 }
 
 /// Routed experts in a latent space and shared experts beside them (SPEC section 2).
@@ -91,7 +92,7 @@ impl<R: Router> MoeLayer<R> {
         let rows = self.latent.compress(u.clone());
 
         let dispatched =
-            routed.dispatcher.dispatch(rows, routing.selected.clone(), routed.token_valid)?;
+            routed.dispatcher.dispatch(rows, routing.selected.clone(), routed.demand)?;
         let outputs = dispatched.waves.into_iter().map(|wave| self.experts.forward(wave)).collect();
         let combined = routed.dispatcher.combine(
             outputs,
@@ -103,7 +104,7 @@ impl<R: Router> MoeLayer<R> {
         for expert in &self.shared {
             out = out + expert.forward(u.clone());
         }
-        let stats = LayerStats::observe(&routing, combined.counts, routed);
+        let stats = LayerStats::observe(&routing, combined.report, routed);
         Ok((out, stats))
     }
 }

@@ -1,6 +1,6 @@
 //! What one layer's routing did, as values.
 
-use fulmar_ep::DispatchCounts;
+use fulmar_ep::DispatchReport;
 use rayon::prelude::*;
 
 use super::Routed;
@@ -13,8 +13,8 @@ const BLOCK: usize = 256;
 /// What a layer reports of one micro-batch.
 #[derive(Debug, Clone)]
 pub struct LayerStats<S> {
-    /// The fate of the assignments.
-    pub counts: DispatchCounts,
+    /// The fate of the assignments, and what their exchange cost.
+    pub dispatch: DispatchReport,
     /// What only training asks for: load, diagnostics and what balances the next step.
     pub training: Option<(RoutingStats, S)>,
 }
@@ -22,14 +22,15 @@ pub struct LayerStats<S> {
 impl<S> LayerStats<S> {
     pub(crate) fn observe<D, B: Balancing<Stats = S>>(
         routing: &Routing,
-        counts: DispatchCounts,
+        dispatch: DispatchReport,
         routed: &Routed<'_, D, B>,
     ) -> Self {
         let training = routed.balancing.map(|balancing| {
-            let stats = RoutingStats::count(routing, routed.token_valid);
-            (stats, balancing.observe(routing, routed.token_valid))
+            let token_valid = routed.demand.token_valid();
+            let stats = RoutingStats::count(routing, token_valid);
+            (stats, balancing.observe(routing, token_valid))
         });
-        Self { counts, training }
+        Self { dispatch, training }
     }
 }
 
