@@ -36,6 +36,49 @@ pub enum EpError {
         /// Tokens in the batch.
         tokens: usize,
     },
+    /// A setting of an exchange that breaks a rule.
+    #[error("exchange field `{field}` is {found}, needed {needed}")]
+    Config {
+        /// The field of [`DispatchConfig`](crate::DispatchConfig), or `shards`.
+        field: &'static str,
+        /// Its value.
+        found: String,
+        /// The rule it breaks.
+        needed: String,
+    },
+    /// Another shard of the group found router choices that it cannot route; it says which.
+    #[error("shard {shard} cannot route its tokens, so no shard goes on with this layer")]
+    PeerNotRouted {
+        /// The shard.
+        shard: usize,
+    },
+    /// Something else than an id in the header of an exchange.
+    #[error(
+        "shard {shard} sent {found} as the id of row {slot}, needed a whole number from -1 to \
+         {largest}"
+    )]
+    Header {
+        /// The sender.
+        shard: usize,
+        /// The row.
+        slot: usize,
+        /// The value.
+        found: f32,
+        /// The largest id.
+        largest: usize,
+    },
+    /// More rows than an index can tell apart.
+    #[error("an exchange of {found} rows, needed fewer than 2^31; use more micro-batches")]
+    TooManyRows {
+        /// The rows.
+        found: u64,
+    },
+    /// An exchange with room for everything that dropped something all the same.
+    #[error("{dropped} assignments were dropped by an exchange that has room for all")]
+    NotDropless {
+        /// How many.
+        dropped: u64,
+    },
     /// Ranks that cannot be laid out so.
     #[error(
         "{} replicas of {} shards, rows over {}: needed {needed}",

@@ -1,18 +1,22 @@
 #![doc = include_str!("../README.md")]
 
 pub mod capacity;
+pub mod config;
 pub mod counts;
 pub mod demand;
 pub mod dispatch;
 mod error;
+pub mod exchange;
 pub mod report;
 pub mod transport;
 pub mod world;
 
+pub use config::DispatchConfig;
 pub use counts::DispatchCounts;
 pub use demand::Demand;
 pub use dispatch::local::Local;
-pub use dispatch::{Combined, Dispatched, ExpertRows, TokenDispatcher};
+pub use dispatch::{Combined, Dispatched, Dispatcher, ExpertRows, TokenDispatcher};
 pub use error::EpError;
+pub use exchange::Payload;
 pub use report::{DispatchReport, WireBytes, WireCounter};
 pub use world::{Layout, World};

@@ -20,6 +20,7 @@ pub mod gated;
 pub mod grouped_swiglu;
 pub mod muonh;
 pub mod newton_schulz;
+pub mod pack;
 pub mod permute;
 pub mod rms_norm;
 pub mod short_conv;

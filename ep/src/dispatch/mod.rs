@@ -1,6 +1,14 @@
 //! The contract between token order and expert order.
 
+mod choices;
+mod dispatcher;
+pub mod fixed_cells;
+mod frame;
 pub mod local;
+mod maps;
+pub mod pooled_wave;
+pub mod ragged;
+pub mod ring;
 
 use std::ops::Range;
 
@@ -11,6 +19,8 @@ use crate::demand::Demand;
 use crate::error::EpError;
 use crate::report::DispatchReport;
 use crate::transport::Group;
+
+pub use dispatcher::{Dispatcher, DispatcherHandle};
 
 /// Carries token rows to the experts chosen for them, and weighted results back.
 ///
@@ -99,4 +109,11 @@ pub struct Combined {
     pub tokens: Tensor<2>,
     /// What happened to this shard's assignments, and what it cost.
     pub report: DispatchReport,
+}
+
+/// Global ids of the experts of this member of `group`.
+fn experts_of(group: &Group, num_experts: usize) -> Range<usize> {
+    let local_experts = num_experts / group.size();
+    let first = group.rank() * local_experts;
+    first..first + local_experts
 }

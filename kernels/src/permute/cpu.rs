@@ -4,25 +4,30 @@ use burn::backend::flex::FlexTensor;
 use super::map::check;
 use super::{PermuteKernel, RowIds};
 use crate::flex::{contiguous, dims, float_tensor, floats, integers};
-use crate::parallel::for_each_row;
+use crate::parallel::{for_each_row, rows_from};
 use crate::simd::dot;
 
 impl PermuteKernel for Flex {
     fn dispatch(x: FlexTensor, ids: RowIds<Flex>) -> FlexTensor {
         let (x, ids) = (contiguous(x), HostIds::checked("dispatch_rows", ids));
         let ([_, dim], x) = (dims(&x), floats(&x));
-        let mut out = vec![0.0; ids.assignment_of.len() * dim];
-        for_each_row(&mut out, dim, |row, out| {
-            if let Some(token) = ids.token_of(row) {
-                out.copy_from_slice(&x[token * dim..][..dim]);
-            }
+        let out = rows_from(ids.rows(), dim, |row| {
+            let token = ids.token_of(row)?;
+            Some(&x[token * dim..][..dim])
         });
-        float_tensor(out, [ids.assignment_of.len(), dim])
+        float_tensor(out, [ids.rows(), dim])
     }
 
     fn dispatch_backward(ids: RowIds<Flex>, grad: FlexTensor) -> FlexTensor {
         let (grad, ids) = (contiguous(grad), HostIds::checked("dispatch_rows", ids));
         let ([_, dim], dy) = (dims(&grad), floats(&grad));
+        if ids.slots == 1 {
+            let dx = rows_from(ids.tokens, dim, |token| {
+                let row = ids.rows_of(token).next().flatten()?;
+                Some(&dy[row * dim..][..dim])
+            });
+            return float_tensor(dx, [ids.tokens, dim]);
+        }
         let mut dx = vec![0.0; ids.tokens * dim];
         for_each_row(&mut dx, dim, |token, dx| {
             for row in ids.rows_of(token).flatten() {
@@ -83,7 +88,7 @@ impl PermuteKernel for Flex {
 }
 
 /// A map on the host whose ids are within bounds and agree in both directions.
-struct HostIds {
+pub(crate) struct HostIds {
     tokens: usize,
     slots: usize,
     row_of: Vec<i32>,
@@ -91,7 +96,7 @@ struct HostIds {
 }
 
 impl HostIds {
-    fn checked(op: &'static str, ids: RowIds<Flex>) -> Self {
+    pub(crate) fn checked(op: &'static str, ids: RowIds<Flex>) -> Self {
         let [tokens, slots] = dims(&ids.row_of);
         let (row_of, assignment_of) = (integers(ids.row_of), integers(ids.assignment_of));
         if let Err(error) = check(op, &row_of, &assignment_of) {
@@ -100,7 +105,11 @@ impl HostIds {
         Self { tokens, slots, row_of, assignment_of }
     }
 
-    fn token_of(&self, row: usize) -> Option<usize> {
+    pub(crate) fn rows(&self) -> usize {
+        self.assignment_of.len()
+    }
+
+    pub(crate) fn token_of(&self, row: usize) -> Option<usize> {
         let assignment = usize::try_from(self.assignment_of[row]).ok()?;
         Some(assignment / self.slots)
     }

@@ -9,6 +9,7 @@ use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, Dispatch, Flex, backend_extension};
 use burn::tensor::{Int, Tensor};
 
+pub(crate) use cpu::HostIds;
 pub use map::RowMap;
 
 use crate::bridge::Bridge;
@@ -128,7 +129,7 @@ pub struct RowIds<B: Backend> {
 }
 
 impl<B: Bridge> RowIds<B> {
-    fn lift(self) -> RowMap {
+    pub(crate) fn lift(self) -> RowMap {
         RowMap { row_of: B::lift_int(self.row_of), assignment_of: B::lift_int(self.assignment_of) }
     }
 }

@@ -1,0 +1,196 @@
+//! The fixed exchange of the hero run's first 3.77T tokens: equal parts, pools shared by all
+//! experts of a destination, in waves.
+
+mod receive;
+mod send;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use burn::tensor::{Int, Tensor};
+use fulmar_kernels::grouped_swiglu::Groups;
+use fulmar_kernels::pack::pack_rows;
+use fulmar_kernels::permute::{RowMap, combine_rows, dispatch_rows};
+
+use super::choices::Choices;
+use super::frame::Frame;
+use super::maps::{NONE, row_map, transposed};
+use super::{Combined, Dispatched, ExpertRows, TokenDispatcher, experts_of};
+use crate::capacity::PooledWaveCapacity;
+use crate::counts::DispatchCounts;
+use crate::demand::Demand;
+use crate::error::EpError;
+use crate::exchange::{Payload, Route, exchange};
+use crate::report::{DispatchReport, WireCounter, tokens_by_lost};
+use crate::transport::Group;
+use receive::Receipt;
+use send::SendPlan;
+
+/// Fixed pooled-wave exchange (SPEC section 3).
+///
+/// A destination has one pool of rows in each wave, which its experts share, and an expert takes a
+/// limited number of rows in each wave; what finds no room in a pool is dropped by the sender, what
+/// finds none at its expert by the receiver. Ids travel in front of the rows, and so do, on the way
+/// back, the receiver's verdicts, so every shard knows the fate of each of its assignments.
+#[derive(Debug, Clone)]
+pub struct PooledWave {
+    /// Experts of all shards.
+    pub(super) num_experts: usize,
+    /// The shards.
+    pub(super) group: Group,
+    /// W.
+    pub(super) waves: usize,
+    /// s.
+    pub(super) sender: f64,
+    /// r.
+    pub(super) receiver: f64,
+    /// The type of rows on the wire.
+    pub(super) payload: Payload,
+}
+
+/// What [`PooledWave`] remembers between dispatch and combine.
+#[derive(Debug)]
+pub struct PooledWaveHandle {
+    frame: Frame,
+    plan: SendPlan,
+    /// From arrived rows to experts' rows, and the verdict on each slot, by wave.
+    waves: Vec<(RowMap, Vec<u32>)>,
+    token_valid: Vec<bool>,
+    k: usize,
+    wire: Arc<WireCounter>,
+}
+
+impl PooledWave {
+    fn capacity(&self, demand: &Demand, k: usize) -> PooledWaveCapacity {
+        let (shards, experts) = (self.group.size() as u64, self.num_experts as u64);
+        let n = demand.most_tokens() * k as u64;
+        let factors = (self.sender, self.receiver);
+        PooledWaveCapacity::new(n, shards, experts, self.waves as u64, factors)
+    }
+
+    fn local_count(&self) -> usize {
+        self.num_experts / self.group.size()
+    }
+
+    fn route(&self, frame: &Frame, label: &'static str, wire: &Arc<WireCounter>) -> Route {
+        Route {
+            group: self.group.clone(),
+            label,
+            payload: self.payload,
+            send_rows: frame.rows_by_part(),
+            recv_rows: frame.rows_by_part(),
+            header_rows: frame.header_rows(),
+            wire: wire.clone(),
+        }
+    }
+}
+
+impl TokenDispatcher for PooledWave {
+    type Handle = PooledWaveHandle;
+
+    fn local_experts(&self) -> Range<usize> {
+        experts_of(&self.group, self.num_experts)
+    }
+
+    fn group(&self) -> &Group {
+        &self.group
+    }
+
+    fn dispatch(
+        &self,
+        tokens: Tensor<2>,
+        selected: Tensor<2, Int>,
+        demand: &Demand,
+    ) -> Result<Dispatched<PooledWaveHandle>, EpError> {
+        let ([num_tokens, width], [_, k]) = (tokens.dims(), selected.dims());
+        let device = selected.device();
+        let capacity = self.capacity(demand, k);
+        let frame = Frame::new(self.group.size(), capacity.pool_rows, width)?;
+        let local_experts = self.local_count();
+        let pool_limit = capacity.pool_limit(demand.valid_here() * k as u64, self.sender);
+        let expert_limit =
+            capacity.expert_limit(demand.valid_everywhere() * k as u64, self.receiver);
+
+        let choices = Choices::read(selected, demand, self.num_experts);
+        let plan = match &choices {
+            Ok(choices) => {
+                let limits = send::Limits { local_experts, pool: pool_limit as usize };
+                SendPlan::new(choices, num_tokens * k, self.waves, limits, &frame)
+            }
+            Err(_) => SendPlan::refusal(num_tokens * k, self.waves, &frame),
+        };
+        let mut failed = choices.err();
+        let wire = Arc::new(WireCounter::default());
+        let (mut waves, mut kept) = (Vec::new(), Vec::new());
+        for wave in &plan.waves {
+            let map = row_map(wave.row_of.clone(), k, frame.rows(), &device);
+            let packed = pack_rows(tokens.clone(), &map, &wave.header);
+            let arrived = exchange(packed, &self.route(&frame, "dispatch", &wire));
+            let ids = frame.read(&arrived, local_experts);
+            if let Some(error) = failed.take() {
+                return Err(error);
+            }
+            let receipt = Receipt::new(
+                &ids?,
+                &frame,
+                local_experts,
+                capacity.expert_rows as usize,
+                expert_limit as usize,
+            );
+            let map = row_map(receipt.row_of, 1, receipt.num_rows, &device);
+            let rows = dispatch_rows(arrived, &map);
+            let starts = (0..local_experts).map(|expert| expert * capacity.expert_rows as usize);
+            let groups = Groups::new(starts.collect(), receipt.taken, receipt.num_rows)
+                .expect("experts have rows of their own");
+            waves.push(ExpertRows { rows, groups });
+            kept.push((map, receipt.verdicts));
+        }
+        let token_valid = demand.token_valid().to_vec();
+        let handle = PooledWaveHandle { frame, plan, waves: kept, token_valid, k, wire };
+        Ok(Dispatched { waves, handle })
+    }
+
+    fn combine(
+        &self,
+        outputs: Vec<Tensor<2>>,
+        weights: Tensor<2>,
+        handle: PooledWaveHandle,
+    ) -> Result<Combined, EpError> {
+        let PooledWaveHandle { frame, plan, waves, token_valid, k, wire } = handle;
+        assert_eq!(outputs.len(), waves.len(), "an output for each wave");
+        let device = weights.device();
+        let mut sum: Option<Tensor<2>> = None;
+        let mut kept = vec![false; token_valid.len() * k];
+        for ((output, (map, verdicts)), sent) in outputs.into_iter().zip(waves).zip(&plan.waves) {
+            let packed = pack_rows(output, &transposed(&map), &frame.header(&verdicts));
+            let returned = exchange(packed, &self.route(&frame, "combine", &wire));
+            let verdicts = frame.read(&returned, 1)?;
+            let row_of = sent.returned_rows(&verdicts, &frame);
+            row_of.iter().zip(&mut kept).for_each(|(row, kept)| *kept |= *row != NONE);
+            let map = row_map(row_of, k, frame.rows(), &device);
+            let part = combine_rows(returned, weights.clone(), &map);
+            sum = Some(match sum {
+                Some(sum) => sum + part,
+                None => part,
+            });
+        }
+        let tokens = sum.expect("at least one wave");
+        let counts = counts(&token_valid, k, &kept, plan.sender_dropped).check()?;
+        let tokens_by_lost = tokens_by_lost(&token_valid, k, |assignment| !kept[assignment]);
+        Ok(Combined { tokens, report: DispatchReport { counts, tokens_by_lost, wire } })
+    }
+}
+
+fn counts(token_valid: &[bool], k: usize, kept: &[bool], sender_dropped: u64) -> DispatchCounts {
+    let assignments = kept.len() as u64;
+    let valid = (token_valid.iter().filter(|valid| **valid).count() * k) as u64;
+    let kept = kept.iter().filter(|kept| **kept).count() as u64;
+    DispatchCounts {
+        assignments,
+        padding: assignments - valid,
+        valid,
+        kept,
+        sender_dropped,
+        receiver_dropped: valid - kept - sender_dropped,
+    }
+}

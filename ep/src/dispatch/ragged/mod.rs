@@ -1,0 +1,153 @@
+//! The exchange that the hero run switched to: exactly the rows that are accepted travel.
+
+mod plan;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use burn::tensor::{Int, Tensor};
+use fulmar_kernels::grouped_swiglu::Groups;
+use fulmar_kernels::permute::{RowMap, combine_rows, dispatch_rows};
+
+use super::choices::Choices;
+use super::maps::{row_map, transposed};
+use super::{Combined, Dispatched, ExpertRows, TokenDispatcher, experts_of};
+use crate::capacity::{RaggedCapacity, ragged_dropless_factor};
+use crate::demand::Demand;
+use crate::error::EpError;
+use crate::exchange::{Payload, Route, exchange};
+use crate::report::{DispatchReport, WireCounter};
+use crate::transport::Group;
+use plan::{Acceptance, SendOrder, arrival_rows};
+
+/// Ragged exchange (SPEC section 3).
+///
+/// Shards first tell each other how many rows they have for each expert. From these counts every
+/// shard computes which of them every receiver accepts, so only accepted rows travel and no verdict
+/// has to come back.
+#[derive(Debug, Clone)]
+pub struct Ragged {
+    /// Experts of all shards.
+    pub(super) num_experts: usize,
+    /// The shards.
+    pub(super) group: Group,
+    /// r; without it there is room for everything.
+    pub(super) receiver: Option<f64>,
+    /// The type of rows on the wire.
+    pub(super) payload: Payload,
+}
+
+/// What [`Ragged`] remembers between dispatch and combine.
+#[derive(Debug)]
+pub struct RaggedHandle {
+    /// From assignments to sent rows.
+    sent: RowMap,
+    /// From arrived rows to experts' rows.
+    arrived: RowMap,
+    route: Route,
+    report: DispatchReport,
+}
+
+impl Ragged {
+    fn accepted(&self, counts: &[Vec<u64>], demand: &Demand, k: usize) -> Acceptance {
+        let (shards, experts) = (self.group.size() as u64, self.num_experts as u64);
+        let factor = self.receiver.unwrap_or_else(|| ragged_dropless_factor(shards, experts));
+        let (n, valid) = (demand.most_tokens() * k as u64, demand.valid_everywhere() * k as u64);
+        Acceptance::new(counts, RaggedCapacity::new(n, valid, shards, experts, factor))
+    }
+
+    /// Tells every shard how many rows this one has for each expert, or that it cannot route.
+    fn exchange_counts(
+        &self,
+        choices: &Result<Choices, EpError>,
+        wire: &WireCounter,
+    ) -> Result<Vec<Vec<u64>>, EpError> {
+        let mut own = vec![0; self.num_experts + 1];
+        match choices {
+            Ok(choices) => {
+                choices.assignments.iter().for_each(|(_, expert)| own[*expert] += 1);
+            }
+            Err(_) => own[self.num_experts] = 1,
+        }
+        let peers = self.group.size() as u64 - 1;
+        wire.add_header(peers * size_of_val(own.as_slice()) as u64);
+        let counts = self.group.gather_u64("counts", &own).map_err(unwind)?;
+        match counts.iter().position(|counts| counts[self.num_experts] != 0) {
+            Some(shard) => Err(EpError::PeerNotRouted { shard }),
+            None => Ok(counts),
+        }
+    }
+}
+
+impl TokenDispatcher for Ragged {
+    type Handle = RaggedHandle;
+
+    fn local_experts(&self) -> Range<usize> {
+        experts_of(&self.group, self.num_experts)
+    }
+
+    fn group(&self) -> &Group {
+        &self.group
+    }
+
+    fn dispatch(
+        &self,
+        tokens: Tensor<2>,
+        selected: Tensor<2, Int>,
+        demand: &Demand,
+    ) -> Result<Dispatched<RaggedHandle>, EpError> {
+        let ([num_tokens, _], [_, k]) = (tokens.dims(), selected.dims());
+        let (device, rank) = (selected.device(), self.group.rank());
+        let wire = Arc::new(WireCounter::default());
+        let choices = Choices::read(selected, demand, self.num_experts);
+        let counts = self.exchange_counts(&choices, &wire);
+        let (choices, counts) = (choices?, counts?);
+        let acceptance = self.accepted(&counts, demand, k);
+        let order = SendOrder::new(&choices, num_tokens * k, &acceptance.accepted[rank]);
+        let report = order.report(demand, k, wire.clone());
+        if self.receiver.is_none() && report.counts.receiver_dropped > 0 {
+            return Err(EpError::NotDropless { dropped: report.counts.receiver_dropped });
+        }
+
+        let route = Route {
+            group: self.group.clone(),
+            label: "dispatch",
+            payload: self.payload,
+            send_rows: acceptance.sent_by(rank),
+            recv_rows: acceptance.received_by(rank),
+            header_rows: 0,
+            wire,
+        };
+        let num_sent = route.send_rows.iter().sum();
+        let sent = row_map(order.row_of, k, num_sent, &device);
+        let packed = dispatch_rows(tokens, &sent);
+        let rows = exchange(packed, &route);
+        let (row_of, group_sizes) = arrival_rows(&acceptance.accepted, self.local_experts());
+        let num_arrived = row_of.len();
+        let arrived = row_map(row_of, 1, num_arrived, &device);
+        let rows = dispatch_rows(rows, &arrived);
+        let wave = ExpertRows { rows, groups: Groups::from_counts(&group_sizes) };
+        let route = route.reversed("combine");
+        Ok(Dispatched { waves: vec![wave], handle: RaggedHandle { sent, arrived, route, report } })
+    }
+
+    fn combine(
+        &self,
+        outputs: Vec<Tensor<2>>,
+        weights: Tensor<2>,
+        handle: RaggedHandle,
+    ) -> Result<Combined, EpError> {
+        let [output]: [Tensor<2>; 1] =
+            outputs.try_into().expect("a ragged dispatch has one wave, so one output");
+        let packed = dispatch_rows(output, &transposed(&handle.arrived));
+        let returned = exchange(packed, &handle.route);
+        let tokens = combine_rows(returned, weights, &handle.sent);
+        handle.report.counts.check()?;
+        Ok(Combined { tokens, report: handle.report })
+    }
+}
+
+/// A lost peer ends a dispatch in one way, whichever collective notices it.
+fn unwind(error: crate::transport::TransportError) -> EpError {
+    std::panic::resume_unwind(Box::new(error))
+}
