@@ -44,4 +44,11 @@ impl Choices {
         }
         Ok(Self { assignments })
     }
+
+    /// How many assignments each expert has.
+    pub(super) fn by_expert(&self, num_experts: usize) -> Vec<usize> {
+        let mut counts = vec![0; num_experts];
+        self.assignments.iter().for_each(|(_, expert)| counts[*expert] += 1);
+        counts
+    }
 }

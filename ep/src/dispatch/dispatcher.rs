@@ -48,7 +48,6 @@ impl Dispatcher {
         group: &Group,
     ) -> Result<Self, EpError> {
         config.validate(num_experts, group.size())?;
-        let group = group.clone();
         Ok(match *config {
             DispatchConfig::Local => Self::Local(Local::new(num_experts)),
             DispatchConfig::PooledWave {
@@ -56,22 +55,19 @@ impl Dispatcher {
                 capacity_factor,
                 transport_capacity_factor,
                 payload,
-            } => Self::PooledWave(PooledWave {
-                num_experts,
-                group,
-                waves: num_expert_waves,
-                sender: transport_capacity_factor,
-                receiver: capacity_factor,
-                payload,
-            }),
-            DispatchConfig::Ragged { capacity_factor: receiver, payload } => {
-                Self::Ragged(Ragged { num_experts, group, receiver, payload })
+            } => {
+                let factors = (transport_capacity_factor, capacity_factor);
+                let waves = num_expert_waves;
+                Self::PooledWave(PooledWave::new(num_experts, group, waves, factors, payload))
             }
-            DispatchConfig::FixedCells { capacity_factor: receiver, payload } => {
-                Self::FixedCells(FixedCells { num_experts, group, receiver, payload })
+            DispatchConfig::Ragged { capacity_factor, payload } => {
+                Self::Ragged(Ragged::new(num_experts, group, capacity_factor, payload))
             }
-            DispatchConfig::Ring { capacity_factor: receiver, payload } => {
-                Self::Ring(Ring { num_experts, group, receiver, payload })
+            DispatchConfig::FixedCells { capacity_factor, payload } => {
+                Self::FixedCells(FixedCells::new(num_experts, group, capacity_factor, payload))
+            }
+            DispatchConfig::Ring { capacity_factor, payload } => {
+                Self::Ring(Ring::new(num_experts, group, capacity_factor, payload))
             }
         })
     }

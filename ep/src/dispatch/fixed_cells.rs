@@ -26,14 +26,11 @@ use crate::transport::Group;
 /// even while other sources leave their cells of the same expert empty.
 #[derive(Debug, Clone)]
 pub struct FixedCells {
-    /// Experts of all shards.
-    pub(super) num_experts: usize,
-    /// The shards.
-    pub(super) group: Group,
+    num_experts: usize,
+    group: Group,
     /// r.
-    pub(super) receiver: f64,
-    /// The type of rows on the wire.
-    pub(super) payload: Payload,
+    receiver: f64,
+    payload: Payload,
 }
 
 /// What [`FixedCells`] remembers between dispatch and combine.
@@ -56,6 +53,11 @@ struct Cells {
 }
 
 impl FixedCells {
+    /// The exchange of `num_experts` experts among the shards of `group`, with the factor r.
+    pub fn new(num_experts: usize, group: &Group, receiver: f64, payload: Payload) -> Self {
+        Self { num_experts, group: group.clone(), receiver, payload }
+    }
+
     fn route(&self, frame: &Frame, wire: Arc<WireCounter>) -> Route {
         Route {
             group: self.group.clone(),

@@ -9,6 +9,7 @@ mod maps;
 pub mod pooled_wave;
 pub mod ragged;
 pub mod ring;
+mod send_order;
 
 use std::ops::Range;
 

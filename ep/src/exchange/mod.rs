@@ -99,7 +99,7 @@ pub fn exchange(x: Tensor<2>, route: &Route) -> Tensor<2> {
 /// The rows of every member, by member. The backward is [`reduce_scatter`].
 ///
 /// # Shapes
-/// `x` [send_rows of this member, width] where `route.recv_rows` are the rows of each member and
+/// `x` [rows of this member, width] where `route.recv_rows` are the rows of each member and
 /// `route.send_rows` those of this one, once for each member; result [sum of `recv_rows`, width].
 ///
 /// # Panics

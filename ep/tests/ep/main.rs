@@ -1,7 +1,10 @@
 //! The rules by which assignments reach experts, and whoever claims to follow them.
 
 mod case;
+mod fates;
 mod golden;
+mod golden_ranks;
 mod random;
+mod ranks;
 mod reference;
 mod rules;

@@ -8,7 +8,7 @@ use crate::random::Shape;
 use crate::reference::{Fate, Outcome, Problem, Row, Rule};
 
 /// Every rule, tight enough to drop.
-fn tight_rules() -> Vec<Rule> {
+pub(crate) fn tight_rules() -> Vec<Rule> {
     vec![
         Rule::Local,
         Rule::PooledWave { waves: 1, sender: 1.0, receiver: 1.0 },
@@ -20,7 +20,7 @@ fn tight_rules() -> Vec<Rule> {
 }
 
 /// Every rule, with factors from which it cannot drop.
-fn roomy_rules(problem: &Problem) -> Vec<Rule> {
+pub(crate) fn roomy_rules(problem: &Problem) -> Vec<Rule> {
     let (shards, num_experts) = (problem.shards() as f64, problem.num_experts as f64);
     let ragged = ragged_dropless_factor(problem.shards() as u64, problem.num_experts as u64);
     vec![
@@ -40,7 +40,7 @@ fn top_1(num_experts: usize, selected: Vec<Vec<usize>>) -> Problem {
 }
 
 /// 4 ranks, 4 experts, 8 tokens each: rank 0 wants expert 3 only, the others each expert twice.
-fn one_rank_wants_one_expert() -> Problem {
+pub(crate) fn one_rank_wants_one_expert() -> Problem {
     let even = || (0..8).map(|token| token % 4).collect();
     top_1(4, vec![vec![3; 8], even(), even(), even()])
 }

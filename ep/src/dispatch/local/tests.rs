@@ -1,4 +1,4 @@
-use burn::tensor::Device;
+use burn::tensor::{Device, TensorData};
 
 use super::*;
 

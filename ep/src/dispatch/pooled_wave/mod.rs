@@ -34,18 +34,15 @@ use send::SendPlan;
 /// back, the receiver's verdicts, so every shard knows the fate of each of its assignments.
 #[derive(Debug, Clone)]
 pub struct PooledWave {
-    /// Experts of all shards.
-    pub(super) num_experts: usize,
-    /// The shards.
-    pub(super) group: Group,
+    num_experts: usize,
+    group: Group,
     /// W.
-    pub(super) waves: usize,
+    waves: usize,
     /// s.
-    pub(super) sender: f64,
+    sender: f64,
     /// r.
-    pub(super) receiver: f64,
-    /// The type of rows on the wire.
-    pub(super) payload: Payload,
+    receiver: f64,
+    payload: Payload,
 }
 
 /// What [`PooledWave`] remembers between dispatch and combine.
@@ -61,6 +58,18 @@ pub struct PooledWaveHandle {
 }
 
 impl PooledWave {
+    /// The exchange of `num_experts` experts among the shards of `group` in `waves` waves, with the
+    /// factors (s, r). [`Dispatcher::new`](super::Dispatcher::new) checks a recipe's settings.
+    pub fn new(
+        num_experts: usize,
+        group: &Group,
+        waves: usize,
+        (sender, receiver): (f64, f64),
+        payload: Payload,
+    ) -> Self {
+        Self { num_experts, group: group.clone(), waves, sender, receiver, payload }
+    }
+
     fn capacity(&self, demand: &Demand, k: usize) -> PooledWaveCapacity {
         let (shards, experts) = (self.group.size() as u64, self.num_experts as u64);
         let n = demand.most_tokens() * k as u64;

@@ -11,6 +11,7 @@ use fulmar_kernels::permute::{RowMap, combine_rows, dispatch_rows};
 
 use super::choices::Choices;
 use super::maps::{row_map, transposed};
+use super::send_order::SendOrder;
 use super::{Combined, Dispatched, ExpertRows, TokenDispatcher, experts_of};
 use crate::capacity::{RaggedCapacity, ragged_dropless_factor};
 use crate::demand::Demand;
@@ -18,7 +19,7 @@ use crate::error::EpError;
 use crate::exchange::{Payload, Route, exchange};
 use crate::report::{DispatchReport, WireCounter};
 use crate::transport::Group;
-use plan::{Acceptance, SendOrder, arrival_rows};
+use plan::{Acceptance, arrival_rows};
 
 /// Ragged exchange (SPEC section 3).
 ///
@@ -27,14 +28,11 @@ use plan::{Acceptance, SendOrder, arrival_rows};
 /// has to come back.
 #[derive(Debug, Clone)]
 pub struct Ragged {
-    /// Experts of all shards.
-    pub(super) num_experts: usize,
-    /// The shards.
-    pub(super) group: Group,
+    num_experts: usize,
+    group: Group,
     /// r; without it there is room for everything.
-    pub(super) receiver: Option<f64>,
-    /// The type of rows on the wire.
-    pub(super) payload: Payload,
+    receiver: Option<f64>,
+    payload: Payload,
 }
 
 /// What [`Ragged`] remembers between dispatch and combine.
@@ -49,6 +47,12 @@ pub struct RaggedHandle {
 }
 
 impl Ragged {
+    /// The exchange of `num_experts` experts among the shards of `group`, with the factor r if
+    /// there is not to be room for everything.
+    pub fn new(num_experts: usize, group: &Group, receiver: Option<f64>, payload: Payload) -> Self {
+        Self { num_experts, group: group.clone(), receiver, payload }
+    }
+
     fn accepted(&self, counts: &[Vec<u64>], demand: &Demand, k: usize) -> Acceptance {
         let (shards, experts) = (self.group.size() as u64, self.num_experts as u64);
         let factor = self.receiver.unwrap_or_else(|| ragged_dropless_factor(shards, experts));
@@ -65,7 +69,8 @@ impl Ragged {
         let mut own = vec![0; self.num_experts + 1];
         match choices {
             Ok(choices) => {
-                choices.assignments.iter().for_each(|(_, expert)| own[*expert] += 1);
+                let by_expert = choices.by_expert(self.num_experts);
+                own.iter_mut().zip(by_expert).for_each(|(own, rows)| *own = rows as u64);
             }
             Err(_) => own[self.num_experts] = 1,
         }

@@ -26,14 +26,11 @@ use plan::{Everyone, RingPlan};
 /// depend on how many experts a token has, and grow with the number of shards.
 #[derive(Debug, Clone)]
 pub struct Ring {
-    /// Experts of all shards.
-    pub(super) num_experts: usize,
-    /// The shards.
-    pub(super) group: Group,
+    num_experts: usize,
+    group: Group,
     /// r; without it there is room for everything.
-    pub(super) receiver: Option<f64>,
-    /// The type of rows on the wire.
-    pub(super) payload: Payload,
+    receiver: Option<f64>,
+    payload: Payload,
 }
 
 /// What [`Ring`] remembers between dispatch and combine.
@@ -46,6 +43,12 @@ pub struct RingHandle {
 }
 
 impl Ring {
+    /// The exchange of `num_experts` experts among the shards of `group`, with the factor r if
+    /// there is not to be room for everything.
+    pub fn new(num_experts: usize, group: &Group, receiver: Option<f64>, payload: Payload) -> Self {
+        Self { num_experts, group: group.clone(), receiver, payload }
+    }
+
     /// Everyone's choices, in the order of shards.
     fn gather_choices(
         &self,
