@@ -17,6 +17,7 @@ use crate::gated::{Activation, GatedKernel};
 use crate::grouped_swiglu::{GroupedSwigluInputs, GroupedSwigluKernel, Groups};
 use crate::muonh::{MuonHKernel, MuonHNorm, MuonHOptions};
 use crate::newton_schulz::{NewtonSchulzKernel, Precision};
+use crate::pack::{Header, PackKernel};
 use crate::permute::{PermuteKernel, RowIds};
 use crate::rms_norm::RmsNormKernel;
 use crate::short_conv::ShortConvKernel;
@@ -165,6 +166,15 @@ agree!(permute_by_default, PermuteKernel, B => {
     let out = B::combine(y.clone(), weights.clone(), ids.clone());
     let (dy, dweights) = B::combine_backward(y, weights, ids, grad);
     [rows, dx, out, dy, dweights].map(read::<B, 2>).into()
+});
+
+agree!(pack_by_default, PackKernel, B => {
+    let ids = RowIds::<B> {
+        row_of: integers::<B, 2>([3, 2], &[2, -1, 1, 5, -1, 4]),
+        assignment_of: integers::<B, 1>([6], &[-1, 2, 0, -1, 5, 3]),
+    };
+    let header = Header { parts: 2, rows: 1, values: vec![0.5; 8].into() };
+    vec![read::<B, 2>(B::pack(floats::<B, 2>([3, 4], 0.1), ids, &header))]
 });
 
 agree!(combine_weights_by_default, CombineWeightsKernel, B => {
