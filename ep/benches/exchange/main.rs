@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Four thread ranks exchange the rows of 2,048 tokens each, with 8 of 384 experts for every token.
-//! All cases take turns in one world, so that whatever disturbs the machine disturbs all of them,
-//! and medians are compared. Two of the cases are bounds: `copy`, the same threads copying as many
+//! All cases take turns in one world, so that whatever disturbs the machine disturbs all of them;
+//! times are medians, and a ratio is the median of the ratios of the turns. Two of the cases are bounds: `copy`, the same threads copying as many
 //! bytes as the four exchanges of `pooled_wave` move, between buffers that are there already, and
 //! `local`, one rank with all tokens and all experts.
 
@@ -72,7 +72,7 @@ struct Rounds {
 fn main() {
     let short = std::env::args().any(|arg| ["--quick", "--test"].contains(&arg.as_str()));
     let rounds =
-        if short { Rounds { rounds: 3, repeats: 2 } } else { Rounds { rounds: 15, repeats: 4 } };
+        if short { Rounds { rounds: 5, repeats: 2 } } else { Rounds { rounds: 20, repeats: 3 } };
     for width in WIDTHS {
         let ranks =
             run_world(RANKS, DEADLINE, |transport| measure(&Group::new(transport), width, rounds));
@@ -101,7 +101,7 @@ fn measure(group: &Group, width: usize, rounds: Rounds) -> Result<Vec<Line>, EpE
 /// What a rank does in its turn.
 enum Work {
     Copy(Copies),
-    Layer(Layer),
+    Layer(Box<Layer>),
     /// It waits while another rank works alone.
     Idle,
 }
@@ -118,9 +118,9 @@ impl Turn {
             Case::Layer(Rule::Local) if group.rank() > 0 => Work::Idle,
             Case::Layer(Rule::Local) => {
                 let tokens = RANKS * TOKENS;
-                Work::Layer(Layer::new(Rule::Local, &Group::solo(), tokens, width)?)
+                Work::Layer(Layer::new(Rule::Local, &Group::solo(), tokens, width)?.into())
             }
-            Case::Layer(rule) => Work::Layer(Layer::new(rule, group, TOKENS, width)?),
+            Case::Layer(rule) => Work::Layer(Layer::new(rule, group, TOKENS, width)?.into()),
         };
         Ok(Self { work, line: Line::new(case) })
     }
@@ -157,15 +157,16 @@ impl Turn {
         Ok(())
     }
 
-    /// Seconds from the moment that all ranks are there to the moment that all are done.
+    /// When this rank began and ended; the case lasts from the first rank's begin to the last one's
+    /// end.
     fn measure_time(&mut self, group: &Group, repeats: usize) -> Result<(), EpError> {
         self.run()?;
         for _ in 0..repeats {
             group.barrier("start")?;
-            let started = Instant::now();
+            let begin = Instant::now();
             self.run()?;
+            self.line.spans.push((begin, Instant::now()));
             group.barrier("end")?;
-            self.line.secs.push(started.elapsed().as_secs_f64());
         }
         Ok(())
     }

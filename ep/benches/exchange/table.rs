@@ -1,5 +1,7 @@
 //! What is printed.
 
+use std::time::Instant;
+
 use fulmar_ep::capacity::FixedCellCapacity;
 use fulmar_ep::{DispatchCounts, WireBytes};
 
@@ -11,8 +13,8 @@ use super::{Case, FACTOR, K, NUM_EXPERTS, RANKS, TOKENS, WAVES};
 #[derive(Debug, Clone)]
 pub(crate) struct Line {
     pub(crate) case: Case,
-    /// Of each timed repetition.
-    pub(crate) secs: Vec<f64>,
+    /// Begin and end of each timed repetition on this rank.
+    pub(crate) spans: Vec<(Instant, Instant)>,
     /// The most that all ranks allocated together in one repetition.
     pub(crate) extra_bytes: usize,
     /// Bytes that left the rank.
@@ -23,14 +25,15 @@ pub(crate) struct Line {
 impl Line {
     pub(crate) fn new(case: Case) -> Self {
         let (wire, counts) = Default::default();
-        Self { case, secs: Vec::new(), extra_bytes: 0, wire, counts }
+        Self { case, spans: Vec::new(), extra_bytes: 0, wire, counts }
     }
 }
 
 /// A case over all ranks.
 struct Row {
     name: &'static str,
-    secs: f64,
+    /// Of each timed repetition.
+    secs: Vec<f64>,
     gigabytes: f64,
     dropped: f64,
     extra_mib: f64,
@@ -54,7 +57,7 @@ impl Row {
         let mib = |bytes: usize| bytes as f64 / f64::from(1 << 20);
         Self {
             name,
-            secs: median(&lines[0].secs),
+            secs: (0..lines[0].spans.len()).map(|i| elapsed(&lines, i)).collect(),
             gigabytes: bytes as f64 / 1e9,
             dropped: counts.drop_fraction(),
             extra_mib: mib(lines.iter().map(|line| line.extra_bytes).max().unwrap_or(0)),
@@ -68,7 +71,10 @@ pub(crate) fn print(width: usize, ranks: &[Vec<Line>]) {
     let cases = 0..ranks[0].len();
     let rows: Vec<Row> =
         cases.map(|case| Row::new(ranks.iter().map(|rank| &rank[case]).collect(), width)).collect();
-    let secs = |name: &str| rows.iter().find(|row| row.name == name).map_or(1.0, |row| row.secs);
+    let ratio = |row: &Row, name: &str| {
+        let base = rows.iter().find(|row| row.name == name).expect("a case of that name");
+        median(row.secs.iter().zip(&base.secs).map(|(secs, base)| secs / base).collect())
+    };
     println!("c = {width}: {RANKS} ranks, {TOKENS} tokens each, {K} of {NUM_EXPERTS} experts");
     println!(
         "{:<17}{:>9}{:>12}{:>7}{:>9}{:>9}{:>14}{:>8}{:>11}{:>14}",
@@ -84,15 +90,16 @@ pub(crate) fn print(width: usize, ranks: &[Vec<Line>]) {
         "analytic MiB"
     );
     for row in &rows {
+        let secs = median(row.secs.clone());
         println!(
             "{:<17}{:>9.2}{:>12.0}{:>7.2}{:>9.2}{:>9.2}{:>14.2}{:>7.2}%{:>11.1}{:>14.1}",
             row.name,
-            row.secs * 1e3,
-            (RANKS * TOKENS) as f64 / row.secs,
-            row.gigabytes / row.secs,
-            row.secs / secs("copy"),
-            row.secs / secs("local"),
-            row.secs / secs("pooled_wave"),
+            secs * 1e3,
+            (RANKS * TOKENS) as f64 / secs,
+            row.gigabytes / secs,
+            ratio(row, "copy"),
+            ratio(row, "local"),
+            ratio(row, "pooled_wave"),
             100.0 * row.dropped,
             row.extra_mib,
             row.analytic_mib,
@@ -124,8 +131,17 @@ fn analytic_rows(rule: Rule, width: usize) -> usize {
     }
 }
 
-fn median(secs: &[f64]) -> f64 {
-    let mut secs = secs.to_vec();
-    secs.sort_by(f64::total_cmp);
-    secs[secs.len() / 2]
+/// Seconds of a repetition, from the first rank's begin to the last one's end.
+fn elapsed(lines: &[&Line], repetition: usize) -> f64 {
+    let begin = lines.iter().map(|line| line.spans[repetition].0).min();
+    let end = lines.iter().map(|line| line.spans[repetition].1).max();
+    match (begin, end) {
+        (Some(begin), Some(end)) => (end - begin).as_secs_f64(),
+        _ => 0.0,
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
 }
