@@ -22,6 +22,7 @@ pub mod muonh;
 pub mod newton_schulz;
 pub mod pack;
 pub mod permute;
+pub mod recycler;
 pub mod rms_norm;
 pub mod short_conv;
 pub mod silu;

@@ -1,13 +1,15 @@
 //! An allocator that counts.
 
-use std::alloc::{GlobalAlloc, Layout, System};
+use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+use fulmar_kernels::recycler::Recycler;
 
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
-/// The system's allocator, with the bytes that are allocated and the most there were.
-pub(crate) struct Counting;
+/// The allocator of the `train` program, with the bytes that are allocated and the most there were.
+pub(crate) struct Counting(pub(crate) Recycler);
 
 /// Bytes that are allocated, by all threads.
 pub(crate) fn live() -> usize {
@@ -33,30 +35,30 @@ fn shrink(bytes: usize) {
     LIVE.fetch_sub(bytes, Ordering::Relaxed);
 }
 
-// SAFETY: every call goes to `System` unchanged, and counting allocates nothing.
+// SAFETY: every call goes to the allocator below unchanged, and counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         grow(layout.size());
         // SAFETY: as the caller promises.
-        unsafe { System.alloc(layout) }
+        unsafe { self.0.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         grow(layout.size());
         // SAFETY: as the caller promises.
-        unsafe { System.alloc_zeroed(layout) }
+        unsafe { self.0.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         shrink(layout.size());
         // SAFETY: as the caller promises.
-        unsafe { System.dealloc(block, layout) }
+        unsafe { self.0.dealloc(block, layout) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         grow(new_size);
         shrink(layout.size());
         // SAFETY: as the caller promises.
-        unsafe { System.realloc(block, layout, new_size) }
+        unsafe { self.0.realloc(block, layout, new_size) }
     }
 }
