@@ -10,6 +10,7 @@ mod graph;
 mod hyperball;
 mod matrix;
 mod parallel;
+mod rows;
 mod simd;
 
 pub mod adam;

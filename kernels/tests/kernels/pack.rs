@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use burn::tensor::{Int, Tensor, TensorData};
+use burn::tensor::{Tensor, TensorData};
 use fulmar_kernels::pack::{Header, pack_rows, reference};
 use fulmar_kernels::permute::{RowMap, dispatch_rows};
 
@@ -75,10 +75,10 @@ impl Size {
 
 fn row_map(row_of: Vec<i32>, assignment_of: Vec<i32>, slots: usize) -> RowMap {
     let (shape, rows) = ([row_of.len() / slots, slots], [assignment_of.len()]);
-    RowMap {
-        row_of: Tensor::<2, Int>::from_data(TensorData::new(row_of, shape), &device()),
-        assignment_of: Tensor::<1, Int>::from_data(TensorData::new(assignment_of, rows), &device()),
-    }
+    RowMap::new(
+        Tensor::from_data(TensorData::new(row_of, shape), &device()),
+        Tensor::from_data(TensorData::new(assignment_of, rows), &device()),
+    )
 }
 
 #[test]
