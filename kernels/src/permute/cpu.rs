@@ -3,9 +3,7 @@ use burn::backend::flex::FlexTensor;
 
 use super::{HostIds, PermuteKernel, RowIds};
 use crate::flex::{contiguous, dims, float_tensor, floats};
-use crate::parallel::for_each_row;
-use crate::rows;
-use crate::simd::dot;
+use crate::rows::{self, Scaled};
 
 impl PermuteKernel for Flex {
     fn dispatch(x: FlexTensor, ids: RowIds<Flex>) -> FlexTensor {
@@ -24,7 +22,7 @@ impl PermuteKernel for Flex {
             let source = |token| Some(row_of(dy, dim, ids.rows_of(token).next()??));
             rows::copies(ids.tokens, dim, source)
         } else {
-            rows::sums(ids.tokens, dim, |token, terms| {
+            rows::sums(ids.tokens, dim, ids.slots, |token, terms| {
                 terms.extend(ids.rows_of(token).flatten().map(|row| (1.0, row_of(dy, dim, row))));
             })
         };
@@ -36,7 +34,7 @@ impl PermuteKernel for Flex {
         let ids = ids.contiguous();
         let ids = HostIds::checked("combine_rows", &ids);
         let (slices, weights) = (parts.slices(), floats(&weights));
-        let out = rows::sums(ids.tokens, parts.dim, |token, terms| {
+        let out = rows::sums(ids.tokens, parts.dim, ids.slots, |token, terms| {
             let weights = &weights[token * ids.slots..][..ids.slots];
             let kept = ids.rows_of(token).zip(weights);
             terms.extend(kept.filter_map(|(row, weight)| Some((*weight, slices.row(row?)))));
@@ -55,26 +53,22 @@ impl PermuteKernel for Flex {
         let ids = HostIds::checked("combine_rows", &ids);
         let (dim, slices) = (parts.dim, parts.slices());
         let (weights, dout) = (floats(&weights), floats(&grad));
-        let of_part = |part: usize| {
-            let first = slices.starts[part];
-            let rows = slices.parts[part].len() / dim.max(1);
-            let dy = rows::sums(rows, dim, |row, terms| {
-                if let Some(token) = ids.token_of(first + row) {
-                    let weight = weights[ids.assignment_of[first + row] as usize];
-                    terms.push((weight, row_of(dout, dim, token)));
-                }
+        let mut dparts = Vec::new();
+        // In the order of rows, which are read and written once and one after the other.
+        let mut products = Vec::with_capacity(ids.rows());
+        for (part, first) in slices.parts.iter().zip(&slices.starts) {
+            let rows = part.len().checked_div(dim).unwrap_or(0);
+            let (dy, of_part) = rows::scaled(rows, dim, |row| {
+                let token = ids.token_of(first + row)?;
+                let factor = weights[ids.assignment_of[first + row] as usize];
+                let other = row_of(part, dim, row);
+                Some(Scaled { factor, row: row_of(dout, dim, token), other })
             });
-            float_tensor(dy, [rows, dim])
-        };
-        let dparts = (0..slices.parts.len()).map(of_part).collect();
-        // In the order of rows, which are read once and one after the other.
-        let mut dots = vec![0.0; ids.rows()];
-        for_each_row(&mut dots, 1, |row, product| {
-            if let Some(token) = ids.token_of(row) {
-                product[0] = dot(row_of(dout, dim, token), slices.row(row));
-            }
-        });
-        let dweights = ids.row_of.iter().map(|&row| usize::try_from(row).map_or(0.0, |r| dots[r]));
+            products.extend(of_part);
+            dparts.push(float_tensor(dy, [rows, dim]));
+        }
+        let dweights =
+            ids.row_of.iter().map(|&row| usize::try_from(row).map_or(0.0, |row| products[row]));
         (dparts, float_tensor(dweights.collect(), [ids.tokens, ids.slots]))
     }
 }

@@ -74,7 +74,7 @@ pub fn combine_parts(parts: Vec<Tensor<2>>, weights: Tensor<2>, map: &RowMap) ->
     let (found, needed) = (weights.dims(), map.row_of.dims());
     assert_eq!(found, needed, "combine_rows: `weights` is {found:?}, `map` needs {needed:?}");
     // A node of the graph has a fixed number of parents.
-    let parts = if parts.len() > MOST_PARTS { vec![Tensor::cat(parts, 0)] } else { parts };
+    let parts = if parts.len() > MOST_PARTS { vec![joined(parts)] } else { parts };
     let map = map.clone();
     Tensor::from_dispatch(Dispatch::combine_rows(
         Parts::new(parts.into_iter().map(Tensor::into_dispatch).collect()),
@@ -105,19 +105,22 @@ pub fn combine_reference(parts: Vec<Tensor<2>>, weights: Tensor<2>, map: &RowMap
 }
 
 /// The rows of all parts and a row of zeros, which dropped slots and empty rows read.
-fn padded(parts: Vec<Tensor<2>>) -> Tensor<2> {
-    let mut zeros = Tensor::zeros([1, parts[0].dims()[1]], &parts[0].device());
-    let mut rows = Vec::new();
-    for part in parts {
-        if part.dims()[0] == 0 {
-            // `cat` leaves an empty tensor out of the graph; its sum, 0, keeps it in.
-            zeros = zeros + part.sum().reshape([1, 1]);
-        } else {
-            rows.push(part);
-        }
-    }
-    rows.push(zeros);
-    Tensor::cat(rows, 0)
+fn padded(mut parts: Vec<Tensor<2>>) -> Tensor<2> {
+    parts.push(Tensor::zeros([1, parts[0].dims()[1]], &parts[0].device()));
+    joined(parts)
+}
+
+/// The rows of all parts. `cat` would leave empty ones out of the graph; here their sums, 0, keep
+/// them in.
+fn joined(parts: Vec<Tensor<2>>) -> Tensor<2> {
+    let (empty, mut filled): (Vec<_>, Vec<_>) =
+        parts.into_iter().partition(|part| part.dims()[0] == 0);
+    let Some(last) = filled.pop() else {
+        return empty.into_iter().reduce(|sum, part| sum + part).expect("at least one part");
+    };
+    let zeros = empty.into_iter().map(|part| part.sum().reshape([1, 1]));
+    filled.push(zeros.fold(last, |last, zero| last + zero));
+    Tensor::cat(filled, 0)
 }
 
 /// Indices with everything outside `0..padding` set to `padding`.
