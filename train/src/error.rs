@@ -27,6 +27,31 @@ pub enum TrainError {
         /// The rule.
         rule: String,
     },
+    /// An exchange that breaks a rule.
+    #[error("`{place}`: {source}")]
+    Dispatch {
+        /// Path of the exchange within the recipe.
+        place: String,
+        /// The rule.
+        source: fulmar_ep::EpError,
+    },
+    /// Ranks that could not be connected, or lost each other.
+    #[error(transparent)]
+    Ranks(#[from] fulmar_ep::EpError),
+    /// The first rank that failed, of several.
+    #[error("rank {rank}: {source}")]
+    Rank {
+        /// The rank.
+        rank: usize,
+        /// What happened there.
+        source: Box<TrainError>,
+    },
+    /// A rank that panicked.
+    #[error("panicked: {message}")]
+    Panic {
+        /// The panic's message.
+        message: String,
+    },
     /// A model configuration, weight or forward pass.
     #[error(transparent)]
     Model(#[from] fulmar_model::ModelError),
@@ -107,6 +132,12 @@ pub enum TrainError {
         /// The system's answer.
         source: std::io::Error,
     },
+}
+
+impl From<fulmar_ep::transport::TransportError> for TrainError {
+    fn from(error: fulmar_ep::transport::TransportError) -> Self {
+        Self::Ranks(error.into())
+    }
 }
 
 impl TrainError {

@@ -2,6 +2,7 @@
 
 pub mod cli;
 pub mod config;
+pub mod parallel;
 pub mod recipe;
 
 pub mod optim;
@@ -23,4 +24,5 @@ mod error;
 pub use config::RunConfig;
 pub use device::DeviceChoice;
 pub use error::TrainError;
+pub use parallel::ParallelConfig;
 pub use run::{RunOptions, RunSummary, run};

@@ -21,7 +21,7 @@ use fulmar_kernels::bridge::Bridge;
 use serde::{Deserialize, Serialize};
 
 use crate::report::WireCounter;
-use crate::transport::{Group, TransportError};
+use crate::transport::Group;
 
 /// The type of rows on the wire.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,7 +89,8 @@ impl Route {
 /// `x` [sum of `send_rows`, width], result [sum of `recv_rows`, width].
 ///
 /// # Panics
-/// If `x` does not have the route's rows. Unwinds with a [`TransportError`] if a peer is lost.
+/// If `x` does not have the route's rows. Unwinds with a [`TransportError`](crate::transport::TransportError) if a
+/// peer is lost.
 pub fn exchange(x: Tensor<2>, route: &Route) -> Tensor<2> {
     let (found, needed) = (x.dims()[0], route.send_rows.iter().sum::<usize>());
     assert_eq!(found, needed, "exchange `{}`: `x` has {found} rows, needed {needed}", route.label);
@@ -131,12 +132,6 @@ pub fn reduce_scatter(x: Tensor<2>, route: &Route) -> Tensor<2> {
         route.label
     );
     Tensor::from_dispatch(Dispatch::scatter_rows(x.into_dispatch(), route.clone()))
-}
-
-/// Unwinds with the error: a tracked operation cannot return one, and a panic would print its own
-/// message on every rank. [`run_world`](crate::transport::run_world) tells the first cause.
-fn or_unwind<T>(result: Result<T, TransportError>) -> T {
-    result.unwrap_or_else(|error| std::panic::resume_unwind(Box::new(error)))
 }
 
 /// The operations as Burn dispatches them.

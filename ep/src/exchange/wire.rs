@@ -5,8 +5,8 @@ use std::sync::Arc;
 use half::bf16;
 use half::slice::HalfFloatSliceExt;
 
-use super::{Payload, Route, or_unwind};
-use crate::transport::{Buffer, Collective, Words};
+use super::{Payload, Route};
+use crate::transport::{Buffer, Collective, Words, or_unwind};
 
 /// Host floats that a peer may read in place.
 pub(super) trait Floats: Words + 'static {

@@ -37,6 +37,13 @@ pub enum RankFailure<E> {
     Panic(String),
 }
 
+/// The value, or an end of this rank by the error: where a collective runs inside a backward pass
+/// or a module's map, nothing can be returned, and a panic would print a message of its own on every
+/// rank. Whoever launched the ranks catches it and tells the first cause.
+pub fn or_unwind<T>(result: Result<T, TransportError>) -> T {
+    result.unwrap_or_else(|error| std::panic::resume_unwind(Box::new(error)))
+}
+
 /// Runs `body` on `ranks` threads, each with its own end of a transport.
 ///
 /// The results come in the order of ranks. If one rank fails, by an error or a panic, the waits of

@@ -21,7 +21,7 @@ pub use buffer::{Buffer, DeviceRegion, Words};
 pub use collectives::{Collective, Element, Operation, Reduce, Reduction};
 pub use error::TransportError;
 pub use group::Group;
-pub use launch::{DEFAULT_DEADLINE, RankFailure, WorldError, run_world};
+pub use launch::{DEFAULT_DEADLINE, RankFailure, WorldError, or_unwind, run_world};
 pub use mesh::{Call, Mesh, Parts};
 pub use solo::Solo;
 

@@ -18,7 +18,7 @@ use crate::demand::Demand;
 use crate::error::EpError;
 use crate::exchange::{Payload, Route, exchange};
 use crate::report::{DispatchReport, WireCounter};
-use crate::transport::Group;
+use crate::transport::{Group, or_unwind};
 use plan::{Acceptance, arrival_rows};
 
 /// Ragged exchange (SPEC section 3).
@@ -76,7 +76,7 @@ impl Ragged {
         }
         let peers = self.group.size() as u64 - 1;
         wire.add_header(peers * size_of_val(own.as_slice()) as u64);
-        let counts = self.group.gather_u64("counts", &own).map_err(unwind)?;
+        let counts = or_unwind(self.group.gather_u64("counts", &own));
         match counts.iter().position(|counts| counts[self.num_experts] != 0) {
             Some(shard) => Err(EpError::PeerNotRouted { shard }),
             None => Ok(counts),
@@ -150,9 +150,4 @@ impl TokenDispatcher for Ragged {
         handle.report.counts.check()?;
         Ok(Combined { tokens, report: handle.report })
     }
-}
-
-/// A lost peer ends a dispatch in one way, whichever collective notices it.
-fn unwind(error: crate::transport::TransportError) -> EpError {
-    std::panic::resume_unwind(Box::new(error))
 }

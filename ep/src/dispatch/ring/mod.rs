@@ -17,7 +17,7 @@ use crate::demand::Demand;
 use crate::error::EpError;
 use crate::exchange::{Payload, Route, all_gather, reduce_scatter};
 use crate::report::{DispatchReport, WireCounter};
-use crate::transport::{Buffer, Collective, Group};
+use crate::transport::{Buffer, Collective, Group, or_unwind};
 use plan::{Everyone, RingPlan};
 
 /// Ring exchange (SPEC section 3): gather all tokens, compute the local experts, reduce-scatter.
@@ -62,8 +62,7 @@ impl Ring {
         wire.add_header(peers * size_of_val(own.as_slice()) as u64);
         let words = demand.tokens_by_shard().iter().map(|t| *t as usize * k + 1).collect();
         let collective = Collective::AllGather { send: Buffer::host(own), words };
-        let all = self.group.run("choices", collective);
-        let all = all.unwrap_or_else(|error| std::panic::resume_unwind(Box::new(error)));
+        let all = or_unwind(self.group.run("choices", collective));
         Everyone::decode(&all, demand.tokens_by_shard(), k)
     }
 
