@@ -5,3 +5,4 @@ mod documents;
 mod golden;
 mod preset;
 mod quantile;
+mod shards;
