@@ -16,6 +16,7 @@ use burn::module::{Module, Param};
 use burn::tensor::activation::softmax;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use fulmar::data::{self, Batch, DocumentMarks, MixtureConfig, RowSource, Tokenizer};
+use fulmar::ep::transport::Group;
 use fulmar::kernels::cross_entropy::cross_entropy;
 use fulmar::kernels::top_k::top_k;
 use fulmar::model::moe::LayerStats;
@@ -170,12 +171,18 @@ impl MyModel {
     }
 
     /// Sets each router's bias so that the step just seen would have loaded experts evenly.
-    fn balance(&mut self, balancing: &QuantileBalancing, stats: &[Stats]) {
+    fn balance(
+        &mut self,
+        balancing: &QuantileBalancing,
+        stats: &[Stats],
+        ranks: &Group,
+    ) -> Result<(), Box<dyn Error>> {
         for (layer, stats) in self.layers.iter_mut().zip(stats) {
             let Some((_, margins)) = &stats.training else { continue };
-            let pending = balancing.pending(&[], margins);
+            let pending = balancing.pending(&[], margins, ranks)?;
             layer.moe = layer.moe.clone().with_pending(balancing, &pending);
         }
+        Ok(())
     }
 }
 
@@ -248,7 +255,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let gradients = Gradients::of(&model, loss.backward());
         let rates = optimizer.rates(schedule.factor(step), 0.0);
         model = optimizer.step(model, gradients, rates)?;
-        model.balance(&balancing, &stats);
+        model.balance(&balancing, &stats, dispatcher.group())?;
 
         if step == 0 || (step + 1) % 10 == 0 {
             let loss = loss.into_scalar::<f32>();

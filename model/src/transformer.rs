@@ -1,5 +1,7 @@
 //! Embedding, blocks, norm and head.
 
+use std::ops::Range;
+
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use fulmar_ep::TokenDispatcher;
@@ -79,28 +81,48 @@ pub struct ForwardOutput<S> {
 }
 
 impl Transformer<SigmoidRouter> {
-    /// A model with the recipe's router and weights drawn from `seed`.
+    /// A model with the recipe's router, weights drawn from `seed` and every expert on this rank.
     ///
     /// # Errors
     /// If the configuration breaks a rule.
     pub fn new(config: &ModelConfig, seed: u64, device: &Device) -> Result<Self, ModelError> {
-        Self::with_router(config, seed, device, SigmoidRouter::new)
+        Self::of_shard(config, seed, 0..config.num_experts, device)
+    }
+
+    /// The part of [`new`](Self::new)'s model that a shard holds: the routed experts with the
+    /// global ids `experts`, and everything that is shared.
+    ///
+    /// # Errors
+    /// If the configuration breaks a rule.
+    ///
+    /// # Panics
+    /// If `experts` are none, or not among the configuration's.
+    pub fn of_shard(
+        config: &ModelConfig,
+        seed: u64,
+        experts: Range<usize>,
+        device: &Device,
+    ) -> Result<Self, ModelError> {
+        let init = Initializer::new(seed, config.initial_std(), device).of_shard(experts);
+        Self::with_router(config, &init, SigmoidRouter::new)
     }
 }
 
 impl<R: Router> Transformer<R> {
-    /// A model whose router for each layer is made by `router`.
+    /// A model whose router for each layer is made by `router`, with the experts of the
+    /// initializer's shard.
     ///
     /// # Errors
     /// If the configuration breaks a rule.
+    ///
+    /// # Panics
+    /// If the shard's experts are none, or not among the configuration's.
     pub fn with_router(
         config: &ModelConfig,
-        seed: u64,
-        device: &Device,
+        init: &Initializer,
         router: impl Fn(&ModelConfig, &Initializer) -> R,
     ) -> Result<Self, ModelError> {
         config.validate()?;
-        let init = Initializer::new(seed, config.initial_std(), device);
         let (v, d) = (config.vocab_size, config.hidden_dim);
         let layers = (0..config.num_layers).map(|layer| {
             let init = init.scope("layers").scope(layer);

@@ -55,6 +55,9 @@ pub enum TrainError {
     /// A model configuration, weight or forward pass.
     #[error(transparent)]
     Model(#[from] fulmar_model::ModelError),
+    /// A collective that failed.
+    #[error(transparent)]
+    Transport(#[from] fulmar_ep::transport::TransportError),
     /// Corpus, tokenizer, store or mixture.
     #[error(transparent)]
     Data(#[from] fulmar_data::DataError),

@@ -3,6 +3,7 @@
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use fulmar_data::Batch;
+use fulmar_ep::transport::{Group, TransportError};
 use fulmar_ep::{DispatchCounts, TokenDispatcher};
 use fulmar_model::moe::balance::Balancing;
 use fulmar_model::moe::quantile::{MarginStats, QuantileBalancing};
@@ -93,7 +94,7 @@ impl TrainState {
         let updated = loss.is_finite() && grad_norm.is_finite();
         self.batches += 1;
         if updated {
-            let pending = self.next_pending(&sums, context.balancing);
+            let pending = self.next_pending(&sums, context.balancing)?;
             self.model = self.optimizer.step(model, gradients, rates)?;
             self.pending = pending;
             self.step += 1;
@@ -104,10 +105,15 @@ impl TrainState {
 }
 
 impl TrainState {
-    fn next_pending(&self, sums: &Sums, balancing: &QuantileBalancing) -> Vec<Vec<f32>> {
+    fn next_pending(
+        &self,
+        sums: &Sums,
+        balancing: &QuantileBalancing,
+    ) -> Result<Vec<Vec<f32>>, TransportError> {
+        let ranks = Group::solo();
         let layers = sums.layers.iter().enumerate().map(|(layer, (_, margins))| {
             let previous = self.pending.get(layer).map_or(&[][..], Vec::as_slice);
-            balancing.pending(previous, margins)
+            balancing.pending(previous, margins, &ranks)
         });
         layers.collect()
     }

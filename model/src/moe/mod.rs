@@ -4,6 +4,7 @@ pub mod balance;
 pub mod experts;
 pub mod grid;
 pub mod latent;
+mod over_ranks;
 pub mod quantile;
 pub mod router;
 pub mod shared;
@@ -57,14 +58,14 @@ impl MoeLayer<SigmoidRouter> {
 }
 
 impl<R: Router> MoeLayer<R> {
-    /// A layer with a router of the caller's and every expert on this shard.
+    /// A layer with a router of the caller's and the experts of the initializer's shard.
     pub fn with_router(config: &ModelConfig, router: R, init: &Initializer) -> Self {
         let shared = (0..config.num_shared_experts)
             .map(|index| SharedExpert::new(config, &init.scope("shared").scope(index)));
         Self {
             router,
             latent: Latent::new(config, &init.scope("latent")),
-            experts: Experts::new(config, 0..config.num_experts, &init.scope("experts")),
+            experts: Experts::new(config, &init.scope("experts")),
             shared: shared.collect(),
         }
     }
@@ -83,11 +84,21 @@ impl<R: Router> MoeLayer<R> {
     ///
     /// # Errors
     /// If a score is not finite or the exchange fails.
+    ///
+    /// # Panics
+    /// If the layer does not hold as many experts as the dispatcher brings rows for.
     pub fn forward<D: TokenDispatcher, B: Balancing>(
         &self,
         u: Tensor<2>,
         routed: &Routed<'_, D, B>,
     ) -> Result<(Tensor<2>, LayerStats<B::Stats>), EpError> {
+        let (held, served) = (self.experts.count(), routed.dispatcher.local_experts());
+        assert_eq!(
+            held,
+            served.len(),
+            "a layer with {held} experts and a dispatcher for experts {served:?}; both must be of \
+             one shard"
+        );
         let routing = self.router.route(u.clone());
         let rows = self.latent.compress(u.clone());
 

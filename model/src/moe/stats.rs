@@ -1,6 +1,9 @@
 //! What one layer's routing did, as values.
 
+use std::iter::once;
+
 use fulmar_ep::DispatchReport;
+use fulmar_ep::transport::{Group, TransportError};
 use rayon::prelude::*;
 
 use super::Routed;
@@ -74,6 +77,32 @@ impl RoutingStats {
         for (sum, value) in self.probability_sums.iter_mut().zip(&other.probability_sums) {
             *sum += value;
         }
+    }
+
+    /// The sums of each layer over all members of `ranks`, added in their order; every member calls
+    /// it with as many layers.
+    ///
+    /// # Errors
+    /// If a peer fails to answer.
+    pub fn over_ranks(mut layers: Vec<Self>, ranks: &Group) -> Result<Vec<Self>, TransportError> {
+        if ranks.size() == 1 {
+            return Ok(layers);
+        }
+        let counts: Vec<u64> = layers.iter_mut().flat_map(Self::counts).map(|v| *v).collect();
+        let counts = ranks.sum_u64("routing counts", &counts)?;
+        layers.iter_mut().flat_map(Self::counts).zip(counts).for_each(|(v, sum)| *v = sum);
+        let sums: Vec<f64> = layers.iter_mut().flat_map(Self::sums).map(|v| *v).collect();
+        let sums = ranks.sum_f64("routing sums", &sums)?;
+        layers.iter_mut().flat_map(Self::sums).zip(sums).for_each(|(v, sum)| *v = sum);
+        Ok(layers)
+    }
+
+    fn counts(&mut self) -> impl Iterator<Item = &mut u64> {
+        once(&mut self.tokens).chain(&mut self.expert_counts)
+    }
+
+    fn sums(&mut self) -> impl Iterator<Item = &mut f64> {
+        once(&mut self.z_sum).chain(&mut self.probability_sums)
     }
 
     /// Entropy in nats of the distribution of assignments over experts; `ln e` is perfect balance.

@@ -3,5 +3,7 @@
 mod case;
 mod documents;
 mod golden;
+mod over_ranks;
 mod preset;
 mod quantile;
+mod shards;
