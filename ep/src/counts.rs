@@ -38,6 +38,18 @@ impl DispatchCounts {
         }
     }
 
+    /// The counts in the order of the fields, for a collective.
+    pub fn to_array(self) -> [u64; 6] {
+        let Self { assignments, padding, valid, kept, sender_dropped, receiver_dropped } = self;
+        [assignments, padding, valid, kept, sender_dropped, receiver_dropped]
+    }
+
+    /// The counts that [`to_array`](Self::to_array) gave.
+    pub fn from_array(counts: [u64; 6]) -> Self {
+        let [assignments, padding, valid, kept, sender_dropped, receiver_dropped] = counts;
+        Self { assignments, padding, valid, kept, sender_dropped, receiver_dropped }
+    }
+
     /// Dropped share of the valid assignments, 0 without any.
     pub fn drop_fraction(&self) -> f64 {
         fraction(self.sender_dropped + self.receiver_dropped, self.valid)

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use fulmar::data::Batch;
-use fulmar::ep::Local;
+use fulmar::ep::{Local, World};
 use fulmar::train::assemble::{self, RunData};
 use fulmar::train::checkpoint;
 use fulmar::train::state::{self, TrainState};
@@ -87,7 +87,13 @@ pub(crate) fn config_in(folder: &Path, overrides: &[&str]) -> RunConfig {
 }
 
 pub(crate) fn options_in(folder: &Path, out: &str) -> RunOptions {
-    RunOptions { out: folder.join(out), device: DeviceChoice::Cpu, resume: false, stop_after: None }
+    RunOptions {
+        out: folder.join(out),
+        device: DeviceChoice::Cpu,
+        resume: false,
+        stop_after: None,
+        samples: false,
+    }
 }
 
 /// Twelve documents of two domains; the words follow from the document's number.
@@ -114,7 +120,7 @@ impl Bench {
     pub(crate) fn new(config: RunConfig) -> Self {
         let device = fulmar::train::device::open(DeviceChoice::Cpu).expect("a CPU").device;
         let data = assemble::data(&config).expect("a readable corpus");
-        let state = TrainState::new(&config, &device).expect("a valid model");
+        let state = TrainState::new(&config, &World::solo(), &device).expect("a valid model");
         Self { config, data, state, device }
     }
 
@@ -128,10 +134,11 @@ impl Bench {
         let batch = self.batch();
         let factor = self.config.schedule.factor(self.state.step);
         let context = StepContext {
+            world: &World::solo(),
             dispatcher: &Local::new(self.config.model.num_experts),
             balancing: &state::balancing(&self.config),
             z_loss: self.config.model.z_loss,
-            micro_rows: self.config.batch.micro_rows() as usize,
+            micro_rows: self.config.micro_rows() as usize,
             device: &self.device,
         };
         let rates = self.state.optimizer.rates(factor, 0.0);
@@ -160,7 +167,7 @@ pub(crate) fn steps_from(run: &Path, first: u64) -> Vec<Metrics> {
 
 /// Fails unless the named files of two checkpoints have the same bytes.
 pub(crate) fn assert_same_files(left: &Path, right: &Path) {
-    for name in ["weights", "experts", "optimizer", "balance"] {
+    for name in ["weights", "experts-0-of-1", "optimizer", "balance"] {
         let read = |folder: &Path| {
             let path = folder.join(format!("{name}.safetensors"));
             std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))

@@ -13,7 +13,8 @@ use std::time::Instant;
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use fulmar_data::Batch;
-use fulmar_ep::Local;
+use fulmar_ep::transport::Group;
+use fulmar_ep::{Local, World};
 use fulmar_kernels::attention::{AttentionOptions, attention};
 use fulmar_kernels::combine_weights::combine_weights;
 use fulmar_kernels::cross_entropy::cross_entropy;
@@ -94,14 +95,16 @@ struct WholeStep<'a> {
 impl<'a> WholeStep<'a> {
     fn new(config: &'a RunConfig) -> Self {
         let device = Device::flex();
-        let state = TrainState::new(config, &device).expect("state");
+        let state = TrainState::new(config, &World::solo(), &device).expect("state");
         Self { config, state, batch: batch(&config.model), device }
     }
 
     fn once(&mut self) {
         let dispatcher = Local::new(self.config.model.num_experts);
         let balancing = balancing(self.config);
+        let world = World::solo();
         let context = StepContext {
+            world: &world,
             dispatcher: &dispatcher,
             balancing: &balancing,
             z_loss: self.config.model.z_loss,
@@ -124,7 +127,7 @@ impl<'a> WholeStep<'a> {
         for _ in 0..=repeats {
             let gradients = Gradients::of_weights(&model);
             let started = Instant::now();
-            model = optimizer.step(model, gradients, rates).expect("update");
+            model = optimizer.step(model, gradients, rates, &Group::solo()).expect("update");
             secs.push(started.elapsed().as_secs_f64());
         }
         // The first update allocates the moments.

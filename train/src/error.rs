@@ -33,7 +33,7 @@ pub enum TrainError {
         /// Path of the exchange within the recipe.
         place: String,
         /// The rule.
-        source: fulmar_ep::EpError,
+        source: Box<fulmar_ep::EpError>,
     },
     /// Ranks that could not be connected, or lost each other.
     #[error(transparent)]
@@ -135,12 +135,6 @@ pub enum TrainError {
         /// The system's answer.
         source: std::io::Error,
     },
-}
-
-impl From<fulmar_ep::transport::TransportError> for TrainError {
-    fn from(error: fulmar_ep::transport::TransportError) -> Self {
-        Self::Ranks(error.into())
-    }
 }
 
 impl TrainError {

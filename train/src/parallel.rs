@@ -111,7 +111,7 @@ impl ParallelConfig {
         let check = |place: String, dispatch: &DispatchConfig| {
             dispatch
                 .validate(num_experts, self.shards)
-                .map_err(|source| TrainError::Dispatch { place, source })
+                .map_err(|source| TrainError::Dispatch { place, source: Box::new(source) })
         };
         check("parallel.dispatch".to_owned(), &self.dispatch)?;
         let mut last = None;

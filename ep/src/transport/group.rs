@@ -126,34 +126,51 @@ impl Group {
         self.run(label, Collective::Barrier).map(drop)
     }
 
+    /// Every member's bytes, by member; they may differ in length.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn gather_bytes(
+        &self,
+        label: &'static str,
+        bytes: &[u8],
+    ) -> Result<Vec<Vec<u8>>, TransportError> {
+        let lengths = self.gather_u64(label, &[bytes.len() as u64])?;
+        let words = lengths.iter().map(|len| (len[0] as usize).div_ceil(4)).collect();
+        let quads = bytes.chunks(4).map(|bytes| {
+            let mut word = [0; 4];
+            word[..bytes.len()].copy_from_slice(bytes);
+            u32::from_le_bytes(word)
+        });
+        let send = Buffer::host(quads.collect());
+        let all = self.run(label, Collective::AllGather { send, words })?;
+        let mut rest = all.as_slice();
+        let members = lengths.into_iter().map(|len| {
+            let len = len[0] as usize;
+            let (own, after) = rest.split_at(len.div_ceil(4));
+            rest = after;
+            let mut bytes: Vec<u8> = own.iter().flat_map(|word| word.to_le_bytes()).collect();
+            bytes.truncate(len);
+            bytes
+        });
+        Ok(members.collect())
+    }
+
     /// Fails on every member unless all of them have the same `value`.
     ///
     /// # Errors
     /// [`TransportError::Disagree`] naming two members that differ, and as [`run`](Self::run).
     pub fn agree(&self, what: &'static str, value: impl Display) -> Result<(), TransportError> {
-        let text = value.to_string();
-        let lengths = self.gather_u64(what, &[text.len() as u64])?;
-        let lengths: Vec<usize> = lengths.into_iter().map(|len| len[0] as usize).collect();
-        let send = Buffer::host(text.bytes().map(u32::from).collect());
-        let all = self.run(what, Collective::AllGather { send, words: lengths.clone() })?;
-        let mut rest = all.as_slice();
-        let texts: Vec<String> = lengths
-            .into_iter()
-            .map(|len| {
-                let (text, after) = rest.split_at(len);
-                rest = after;
-                String::from_utf8_lossy(&text.iter().map(|b| *b as u8).collect::<Vec<_>>())
-                    .into_owned()
-            })
-            .collect();
+        let texts = self.gather_bytes(what, value.to_string().as_bytes())?;
+        let text = |member: usize| String::from_utf8_lossy(&texts[member]).into_owned();
         match texts.iter().position(|text| *text != texts[0]) {
             None => Ok(()),
             Some(peer) => Err(TransportError::Disagree {
                 what,
                 rank: 0,
-                found: texts[0].clone(),
+                found: text(0),
                 peer,
-                other: texts[peer].clone(),
+                other: text(peer),
             }),
         }
     }

@@ -44,6 +44,7 @@ fn run_recipe(args: RunArgs) -> Result<(), TrainError> {
         device: args.device,
         resume: args.resume,
         stop_after: args.steps,
+        samples: true,
     };
     let summary = run(&config, &options)?;
     report::print(&config, &options, &summary)
