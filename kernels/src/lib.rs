@@ -22,6 +22,7 @@ pub mod muonh;
 pub mod newton_schulz;
 pub mod permute;
 pub mod rms_norm;
+pub mod sequence_balance;
 pub mod short_conv;
 pub mod silu;
 pub mod top_k;
