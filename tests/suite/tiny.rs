@@ -131,6 +131,7 @@ impl Bench {
             dispatcher: &Local::new(self.config.model.num_experts),
             balancing: &state::balancing(&self.config),
             z_loss: self.config.model.z_loss,
+            sequence_balance_loss: self.config.model.sequence_balance_loss,
             micro_rows: self.config.batch.micro_rows() as usize,
             device: &self.device,
         };

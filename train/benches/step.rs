@@ -105,6 +105,7 @@ impl<'a> WholeStep<'a> {
             dispatcher: &dispatcher,
             balancing: &balancing,
             z_loss: self.config.model.z_loss,
+            sequence_balance_loss: self.config.model.sequence_balance_loss,
             micro_rows: ROWS,
             device: &self.device,
         };

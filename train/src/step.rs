@@ -24,6 +24,8 @@ pub struct StepContext<'a, D> {
     pub balancing: &'a QuantileBalancing,
     /// Weight of mean(logsumexp^2) in the loss.
     pub z_loss: f64,
+    /// Weight of the sequence balance loss; the model returns one where this is above 0.
+    pub sequence_balance_loss: f64,
     /// Rows of one forward pass.
     pub micro_rows: usize,
     /// The device of the model.
@@ -33,12 +35,16 @@ pub struct StepContext<'a, D> {
 /// What a step found out.
 #[derive(Debug, Clone)]
 pub struct StepReport {
-    /// Cross-entropy plus weighted z-loss, over all scored positions of the batch.
+    /// Cross-entropy plus weighted z-loss, over all scored positions of the batch. What balances
+    /// sequences is trained on too, but is no part of this: losses of runs stay comparable.
     pub loss: f64,
     /// Mean cross-entropy.
     pub cross_entropy: f64,
     /// Mean of logsumexp^2, before its weight.
     pub z: f64,
+    /// Sequence balance loss, summed over layers and averaged over rows, before its weight; where
+    /// it is trained on.
+    pub sequence_balance: Option<f64>,
     /// Norm of the gradient over all parameters.
     pub grad_norm: f64,
     /// One entry a layer.
@@ -63,6 +69,8 @@ struct Sums {
     scored: f64,
     cross_entropy: f64,
     z: f64,
+    /// Over rows.
+    sequence_balance: Option<f64>,
     layers: Vec<(LayerReport, MarginStats)>,
 }
 
@@ -91,6 +99,7 @@ impl TrainState {
         let grad_norm = gradients.norm();
         let (cross_entropy, z) = (sums.cross_entropy / sums.scored, sums.z / sums.scored);
         let loss = cross_entropy + context.z_loss * z;
+        let sequence_balance = sums.sequence_balance.map(|sum| sum / batch.num_rows as f64);
         let updated = loss.is_finite() && grad_norm.is_finite();
         self.batches += 1;
         if updated {
@@ -100,7 +109,16 @@ impl TrainState {
             self.step += 1;
         }
         let layers = sums.layers.into_iter().map(|(report, _)| report).collect();
-        Ok(StepReport { loss, cross_entropy, z, grad_norm, layers, bias_range, updated })
+        Ok(StepReport {
+            loss,
+            cross_entropy,
+            z,
+            sequence_balance,
+            grad_norm,
+            layers,
+            bias_range,
+            updated,
+        })
     }
 }
 
@@ -127,6 +145,7 @@ impl StepReport {
             loss: unknown,
             cross_entropy: unknown,
             z: unknown,
+            sequence_balance: None,
             grad_norm: unknown,
             layers: Vec::new(),
             bias_range,
@@ -142,7 +161,8 @@ fn accumulate<D: TokenDispatcher>(
     gradients: &mut Gradients,
 ) -> Result<Sums, ModelError> {
     let scored = batch.num_scored() as f64;
-    let mut sums = Sums { scored, cross_entropy: 0.0, z: 0.0, layers: Vec::new() };
+    let mut sums =
+        Sums { scored, cross_entropy: 0.0, z: 0.0, sequence_balance: None, layers: Vec::new() };
     for start in (0..batch.num_rows).step_by(context.micro_rows) {
         let micro = batch.rows(start..batch.num_rows.min(start + context.micro_rows));
         let output = model.forward(
@@ -152,9 +172,16 @@ fn accumulate<D: TokenDispatcher>(
         )?;
         let (targets, weight) = targets(&micro, context.device);
         let loss = model.loss(output.hidden, targets, weight, context.z_loss);
-        // A sum over global positions: micro-batches add up to the whole batch's mean.
-        let grads = loss.total.div_scalar(scored).backward();
-        gradients.add(model, grads);
+        // Sums over global positions and rows: micro-batches add up to the whole batch's means.
+        let mut objective = loss.total.div_scalar(scored);
+        if let Some(of_rows) = output.sequence_balance {
+            let sum = of_rows.sum();
+            let weight = context.sequence_balance_loss / batch.num_rows as f64;
+            let value = f64::from(sum.clone().into_scalar::<f32>());
+            sums.sequence_balance = Some(sums.sequence_balance.unwrap_or(0.0) + value);
+            objective = objective + sum.mul_scalar(weight);
+        }
+        gradients.add(model, objective.backward());
         sums.cross_entropy += f64::from(loss.cross_entropy_sum.into_scalar::<f32>());
         sums.z += f64::from(loss.z_sum.into_scalar::<f32>());
         sums.merge(output.layers, context.balancing);

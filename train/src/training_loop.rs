@@ -118,13 +118,14 @@ impl<'a> TrainingLoop<'a> {
             dispatcher: &self.dispatcher,
             balancing: &self.balancing,
             z_loss: self.config.model.z_loss,
+            sequence_balance_loss: self.config.model.sequence_balance_loss,
             micro_rows: self.config.batch.micro_rows() as usize,
             device: &self.device.device,
         };
         let started = Instant::now();
         let report = self.state.step(batch, rates, &context)?;
         let secs = started.elapsed().as_secs_f64();
-        let mut metrics = names::of_step(&report, rates, self.config.log.per_layer);
+        let mut metrics = names::of_step(&report, rates, self.config);
         metrics.insert("data/digest".to_owned(), format!("{:016x}", batch.digest()).into());
         let stage = self.data.rows.plan().stage_of(batch.first_row);
         metrics.insert("mixture/stage".to_owned(), stage.into());

@@ -4,6 +4,7 @@ use fulmar_ep::DispatchCounts;
 use serde_json::Value;
 
 use super::Metrics;
+use crate::config::RunConfig;
 use crate::optim::StepRates;
 use crate::step::StepReport;
 
@@ -11,7 +12,7 @@ use crate::step::StepReport;
 pub const STEP: &str = "step";
 /// Which start of the run wrote the line, from 1.
 pub const ATTEMPT: &str = "attempt";
-/// Cross-entropy plus weighted z-loss, in nats.
+/// Cross-entropy plus weighted z-loss, in nats; what balances sequences has its own name.
 pub const LOSS: &str = "train/loss";
 /// Tokens a second, of the whole step.
 pub const TOKENS_PER_SECOND: &str = "throughput/tokens_per_second";
@@ -19,7 +20,7 @@ pub const TOKENS_PER_SECOND: &str = "throughput/tokens_per_second";
 pub const DURATION: &str = "throughput/duration";
 
 /// The metrics of a step that are not times: the same for the same seed.
-pub fn of_step(report: &StepReport, rates: StepRates, per_layer: bool) -> Metrics {
+pub fn of_step(report: &StepReport, rates: StepRates, config: &RunConfig) -> Metrics {
     let mut metrics = Metrics::new();
     let mut put = |name: &str, value: f64| {
         metrics.insert(name.to_owned(), number(value));
@@ -38,7 +39,11 @@ pub fn of_step(report: &StepReport, rates: StepRates, per_layer: bool) -> Metric
     put("train/router/routing_entropy_mean", mean(&|layer| layer.routing.entropy()));
     put("train/router/load_balancing_loss", mean(&|layer| layer.routing.load_balancing_loss()));
     put("train/router/router_z_loss", mean(&|layer| layer.routing.router_z_loss()));
-    if per_layer {
+    if let Some(sequence_balance) = report.sequence_balance {
+        let weight = config.model.sequence_balance_loss;
+        put("train/router/aux_loss_weighted", weight * sequence_balance);
+    }
+    if config.log.per_layer {
         for (index, layer) in report.layers.iter().enumerate() {
             let name = |metric| format!("train/router/layer_{index}/{metric}");
             put(&name("routing_entropy"), layer.routing.entropy());

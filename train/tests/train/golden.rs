@@ -130,6 +130,7 @@ fn follow(file: &GoldenFile, config: &RunConfig, device: &Device, state: &mut Tr
         dispatcher: &dispatcher,
         balancing: &balancing,
         z_loss: config.model.z_loss,
+        sequence_balance_loss: config.model.sequence_balance_loss,
         micro_rows: config.batch.rows as usize,
         device,
     };
