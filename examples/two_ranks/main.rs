@@ -116,14 +116,8 @@ fn train(
     let balancing = state::balancing(config);
     let step = |step: u64| {
         let exchange = config.parallel.dispatch_at(step);
-        let context = StepContext {
-            world,
-            dispatcher: &Dispatcher::new(exchange, config.model.num_experts, &world.expert)?,
-            balancing: &balancing,
-            z_loss: config.model.z_loss,
-            micro_rows: config.micro_rows() as usize,
-            device: &device,
-        };
+        let dispatcher = Dispatcher::new(exchange, config.model.num_experts, &world.expert)?;
+        let context = StepContext::new(config, world, &dispatcher, &balancing, &device);
         let rows = config.batch.rows;
         let batch: Batch = data.rows.batch(step * rows..(step + 1) * rows);
         let rates = state.optimizer.rates(config.schedule.factor(step), 0.0);

@@ -23,6 +23,7 @@ pub mod newton_schulz;
 pub mod pack;
 pub mod permute;
 pub mod rms_norm;
+pub mod sequence_balance;
 pub mod short_conv;
 pub mod silu;
 pub mod top_k;

@@ -10,3 +10,4 @@ mod exactness;
 mod licences;
 mod not_finite;
 mod recipes;
+mod sequence_balance;

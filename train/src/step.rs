@@ -13,6 +13,7 @@ use fulmar_model::moe::quantile::{MarginStats, QuantileBalancing};
 use fulmar_model::moe::router::Router as _;
 use fulmar_model::{ModelError, ModelInput, Transformer};
 
+use crate::config::RunConfig;
 use crate::error::TrainError;
 use crate::layer_report::LayerReport;
 use crate::optim::{Gradients, StepRates};
@@ -29,21 +30,48 @@ pub struct StepContext<'a, D> {
     pub balancing: &'a QuantileBalancing,
     /// Weight of mean(logsumexp^2) in the loss.
     pub z_loss: f64,
+    /// Weight of the sequence balance loss; the model returns one where this is above 0.
+    pub sequence_balance_loss: f64,
     /// Rows of one forward pass of this rank.
     pub micro_rows: usize,
     /// The device of the model.
     pub device: &'a Device,
 }
 
+impl<'a, D> StepContext<'a, D> {
+    /// The context of every step of a run in which `dispatcher` carries rows.
+    pub fn new(
+        config: &RunConfig,
+        world: &'a World,
+        dispatcher: &'a D,
+        balancing: &'a QuantileBalancing,
+        device: &'a Device,
+    ) -> Self {
+        Self {
+            world,
+            dispatcher,
+            balancing,
+            z_loss: config.model.z_loss,
+            sequence_balance_loss: config.model.sequence_balance_loss,
+            micro_rows: config.micro_rows() as usize,
+            device,
+        }
+    }
+}
+
 /// What a step found out.
 #[derive(Debug, Clone)]
 pub struct StepReport {
-    /// Cross-entropy plus weighted z-loss, over all scored positions of the batch.
+    /// Cross-entropy plus weighted z-loss, over all scored positions of the batch. What balances
+    /// sequences is trained on too, but is no part of this: losses of runs stay comparable.
     pub loss: f64,
     /// Mean cross-entropy.
     pub cross_entropy: f64,
     /// Mean of logsumexp^2, before its weight.
     pub z: f64,
+    /// Sequence balance loss, summed over layers and averaged over rows, before its weight; where
+    /// it is trained on.
+    pub sequence_balance: Option<f64>,
     /// Norm of the gradient over all parameters.
     pub grad_norm: f64,
     /// One entry a layer.
@@ -58,6 +86,8 @@ pub struct StepReport {
 struct Sums {
     cross_entropy: f64,
     z: f64,
+    /// Over rows.
+    sequence_balance: Option<f64>,
     layers: Vec<(LayerReport, MarginStats)>,
 }
 
@@ -88,10 +118,13 @@ impl TrainState {
 
         let gradients = gradients.over_ranks(self.optimizer.table(), world)?;
         let grad_norm = gradients.norm_over_ranks(self.optimizer.table(), world)?;
-        let totals = world.all.sum_f64("loss", &[sums.cross_entropy, sums.z])?;
+        let of_rows = sums.sequence_balance;
+        let own = [sums.cross_entropy, sums.z, of_rows.unwrap_or(0.0)];
+        let totals = world.all.sum_f64("loss", &own)?;
         let scored = batch.num_scored() as f64;
         let (cross_entropy, z) = (totals[0] / scored, totals[1] / scored);
         let loss = cross_entropy + context.z_loss * z;
+        let sequence_balance = of_rows.map(|_| totals[2] / batch.num_rows as f64);
         let updated = loss.is_finite() && grad_norm.is_finite();
         let (layers, margins): (Vec<_>, Vec<_>) = sums.layers.into_iter().unzip();
         if updated {
@@ -101,7 +134,16 @@ impl TrainState {
             self.step += 1;
         }
         let layers = LayerReport::over_ranks(layers, &world.all)?;
-        Ok(StepReport { loss, cross_entropy, z, grad_norm, layers, bias_range, updated })
+        Ok(StepReport {
+            loss,
+            cross_entropy,
+            z,
+            sequence_balance,
+            grad_norm,
+            layers,
+            bias_range,
+            updated,
+        })
     }
 
     fn next_pending<D>(
@@ -137,6 +179,7 @@ impl StepReport {
             loss: unknown,
             cross_entropy: unknown,
             z: unknown,
+            sequence_balance: None,
             grad_norm: unknown,
             layers: Vec::new(),
             bias_range,
@@ -152,7 +195,7 @@ fn accumulate<D: TokenDispatcher>(
     gradients: &mut Gradients,
 ) -> Result<Sums, ModelError> {
     let scored = batch.num_scored() as f64;
-    let mut sums = Sums { cross_entropy: 0.0, z: 0.0, layers: Vec::new() };
+    let mut sums = Sums { cross_entropy: 0.0, z: 0.0, sequence_balance: None, layers: Vec::new() };
     let rows = own_rows(batch.num_rows, context.world);
     for start in rows.clone().step_by(context.micro_rows) {
         let micro = batch.rows(start..rows.end.min(start + context.micro_rows));
@@ -163,9 +206,16 @@ fn accumulate<D: TokenDispatcher>(
         )?;
         let (targets, weight) = targets(&micro, context.device);
         let loss = model.loss(output.hidden, targets, weight, context.z_loss);
-        // Scored positions of the whole step: micro-batches and ranks add up to its mean.
-        let grads = loss.total.div_scalar(scored).backward();
-        gradients.add(model, grads);
+        // Scored positions and rows of the whole step: micro-batches and ranks add up to its means.
+        let mut objective = loss.total.div_scalar(scored);
+        if let Some(of_rows) = output.sequence_balance {
+            let sum = of_rows.sum();
+            let weight = context.sequence_balance_loss / batch.num_rows as f64;
+            let value = f64::from(sum.clone().into_scalar::<f32>());
+            sums.sequence_balance = Some(sums.sequence_balance.unwrap_or(0.0) + value);
+            objective = objective + sum.mul_scalar(weight);
+        }
+        gradients.add(model, objective.backward());
         sums.cross_entropy += f64::from(loss.cross_entropy_sum.into_scalar::<f32>());
         sums.z += f64::from(loss.z_sum.into_scalar::<f32>());
         sums.merge(output.layers, context.balancing);

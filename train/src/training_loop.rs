@@ -145,18 +145,13 @@ impl<'a> TrainingLoop<'a> {
         let factor = schedule.factor(self.state.step);
         let progress = self.state.step as f64 / schedule.steps as f64;
         let rates = self.state.optimizer.rates(factor, progress);
-        let context = StepContext {
-            world: self.world,
-            dispatcher: &self.dispatcher,
-            balancing: &self.balancing,
-            z_loss: self.config.model.z_loss,
-            micro_rows: self.config.micro_rows() as usize,
-            device: &self.device.device,
-        };
+        let (world, device) = (self.world, &self.device.device);
+        let context =
+            StepContext::new(self.config, world, &self.dispatcher, &self.balancing, device);
         let started = Instant::now();
         let report = self.state.step(batch, rates, &context)?;
         let secs = started.elapsed().as_secs_f64();
-        let mut metrics = names::of_step(&report, rates, self.config.log.per_layer);
+        let mut metrics = names::of_step(&report, rates, self.config);
         metrics.insert("data/digest".to_owned(), format!("{:016x}", batch.digest()).into());
         let stage = self.data.rows.plan().stage_of(batch.first_row);
         metrics.insert("mixture/stage".to_owned(), stage.into());

@@ -12,6 +12,7 @@ mod muonh;
 mod newton_schulz;
 mod permute;
 mod rms_norm;
+mod sequence_balance;
 mod short_conv;
 mod silu;
 mod top_k;
