@@ -12,6 +12,7 @@ mod launch;
 mod mesh;
 mod solo;
 mod threads;
+mod wait;
 
 use std::fmt::{self, Debug};
 use std::sync::Arc;
