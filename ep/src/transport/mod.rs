@@ -10,6 +10,8 @@ mod error;
 mod group;
 mod launch;
 mod mesh;
+#[cfg(feature = "mpi")]
+mod mpi;
 mod solo;
 mod threads;
 mod wait;
@@ -18,6 +20,8 @@ use std::fmt::{self, Debug};
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(feature = "mpi")]
+pub use self::mpi::run_mpi;
 pub use buffer::{Buffer, DeviceRegion, Words};
 pub use collectives::{Collective, Element, Operation, Reduce, Reduction};
 pub use error::TransportError;
