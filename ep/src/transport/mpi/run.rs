@@ -46,7 +46,7 @@ const EXIT_STATUS: i32 = 1;
 ///     |transport| Group::new(transport).sum_u64("ranks", &[1]),
 ///     |error| eprintln!("error: {error}"),
 /// );
-/// assert!(ranks.expect("MPI") [0] >= 1);
+/// assert!(ranks.expect("MPI")[0] >= 1);
 /// ```
 pub fn run_mpi<T, E: Display>(
     deadline: Duration,
