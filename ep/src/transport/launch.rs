@@ -92,17 +92,22 @@ fn run_rank<T, E: Display>(
     body: &(impl Fn(Arc<dyn Transport>) -> Result<T, E> + Sync),
 ) -> Result<T, RankFailure<E>> {
     let transport = Arc::new(Threads::world(hub.clone(), rank, ranks));
-    // Unwind safety: after a panic nothing of this rank is used again, and the hub is whole.
-    let outcome = catch_unwind(AssertUnwindSafe(|| body(transport)));
-    let outcome = match outcome {
-        Ok(result) => result.map_err(RankFailure::Error),
-        Err(panic) => Err(of_panic(panic)),
-    };
+    let outcome = outcome(|| body(transport));
     match &outcome {
         Ok(_) => hub.leave(rank),
         Err(failure) => hub.fail(rank, &failure.to_string()),
     }
     outcome
+}
+
+/// What became of a rank's body.
+pub(super) fn outcome<T, E>(body: impl FnOnce() -> Result<T, E>) -> Result<T, RankFailure<E>> {
+    // Unwind safety: after a panic nothing of this rank is used again but its end of the
+    // transport, which is whole: no code panics while it changes it.
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(result) => result.map_err(RankFailure::Error),
+        Err(panic) => Err(of_panic(panic)),
+    }
 }
 
 fn of_panic<E>(panic: Box<dyn Any + Send>) -> RankFailure<E> {

@@ -10,13 +10,18 @@ mod error;
 mod group;
 mod launch;
 mod mesh;
+#[cfg(feature = "mpi")]
+mod mpi;
 mod solo;
 mod threads;
+mod wait;
 
 use std::fmt::{self, Debug};
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(feature = "mpi")]
+pub use self::mpi::run_mpi;
 pub use buffer::{Buffer, DeviceRegion, Words};
 pub use collectives::{Collective, Element, Operation, Reduce, Reduction};
 pub use error::TransportError;
