@@ -138,6 +138,22 @@ pub enum TrainError {
 }
 
 impl TrainError {
+    /// The error and its causes, one a line, each once: some messages quote their cause.
+    pub fn chain(&self) -> String {
+        let mut said = self.to_string();
+        let mut text = said.clone();
+        let mut cause = std::error::Error::source(self);
+        while let Some(error) = cause {
+            let message = error.to_string();
+            if !said.contains(&message) {
+                text += &format!("\n  because: {message}");
+                said = message;
+            }
+            cause = error.source();
+        }
+        text
+    }
+
     pub(crate) fn config(
         field: impl Into<String>,
         found: impl ToString,

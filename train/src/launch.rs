@@ -43,7 +43,10 @@ fn on_mpi<T>(
     config: &RunConfig,
     body: impl Fn(Arc<dyn Transport>) -> Result<T, TrainError>,
 ) -> Result<T, TrainError> {
-    let report = |error: &WorldError<TrainError>| eprintln!("error: {error}");
+    let report = |error: &WorldError<TrainError>| match &error.failure {
+        RankFailure::Error(cause) => eprintln!("error: rank {}: {}", error.rank, cause.chain()),
+        _ => eprintln!("error: {error}"),
+    };
     Ok(fulmar_ep::transport::run_mpi(config.parallel.deadline(), body, report)?)
 }
 

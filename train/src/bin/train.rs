@@ -1,6 +1,5 @@
 //! The `train` binary: parse, load, run, print the chain of causes.
 
-use std::error::Error;
 use std::process::ExitCode;
 
 use clap::Parser as _;
@@ -16,24 +15,9 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            print_chain(&error);
+            eprintln!("error: {}", error.chain());
             ExitCode::FAILURE
         }
-    }
-}
-
-/// The error and its causes, each once: some messages quote their cause.
-fn print_chain(error: &TrainError) {
-    let mut said = error.to_string();
-    eprintln!("error: {said}");
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let text = error.to_string();
-        if !said.contains(&text) {
-            eprintln!("  because: {text}");
-            said = text;
-        }
-        cause = error.source();
     }
 }
 
