@@ -4,6 +4,7 @@ mod case;
 mod fates;
 mod golden;
 mod golden_ranks;
+mod gradients;
 mod random;
 mod ranks;
 mod reference;
