@@ -1,5 +1,5 @@
-//! The miniature over 2 and 4 ranks in one process: pooled-wave, ragged, and a switch from one to
-//! the other in mid-run.
+//! The miniature over 2 and 4 ranks in one process: pooled-wave, ragged, a switch from one to the
+//! other in mid-run, and a balance loss beside them.
 //!
 //! ```text
 //! cargo run --release --example two_ranks
@@ -34,6 +34,9 @@ struct Args {
     /// Room of pools and experts in the pooled-wave exchange, as a multiple of an even load.
     #[arg(long, default_value_t = 1.15)]
     factor: f64,
+    /// Weight of the sequence balance loss in the last run.
+    #[arg(long, default_value_t = 0.01)]
+    balance: f64,
     /// Seed of weights and of the order of rows.
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -66,27 +69,31 @@ fn compare(args: &Args) -> Result<(), TrainError> {
         args.factor
     );
     let ragged = "{ kind = \"ragged\" }";
-    let switch = format!("[{{ step = {}, dispatch = {ragged} }}]", args.steps / 2);
+    let switch =
+        format!("parallel.switches=[{{ step = {}, dispatch = {ragged} }}]", args.steps / 2);
+    let balance = format!("model.sequence_balance_loss={}", args.balance);
+    let none = "parallel.switches=[]";
     let runs = [
-        ("1 rank", 1, "{ kind = \"local\" }", "[]"),
-        ("2 pooled", 2, pooled.as_str(), "[]"),
-        ("4 pooled", 4, pooled.as_str(), "[]"),
-        ("4 ragged", 4, ragged, "[]"),
+        ("1 rank", 1, "{ kind = \"local\" }", none),
+        ("2 pooled", 2, pooled.as_str(), none),
+        ("4 pooled", 4, pooled.as_str(), none),
+        ("4 ragged", 4, ragged, none),
         ("4 switched", 4, pooled.as_str(), switch.as_str()),
+        ("4 balanced", 4, pooled.as_str(), balance.as_str()),
     ];
-    let config_of = |shards: usize, dispatch: &str, switches: &str| {
+    let config_of = |shards: usize, dispatch: &str, change: &str| {
         let set = [
             format!("seed={}", args.seed),
             format!("parallel.shards={shards}"),
             format!("parallel.dispatch={dispatch}"),
-            format!("parallel.switches={switches}"),
+            change.to_owned(),
         ];
         recipe::parse(MINI, "mini_d96.toml", &set)
     };
-    let data = assemble::data(&config_of(1, runs[0].2, "[]")?)?;
+    let data = assemble::data(&config_of(1, runs[0].2, none)?)?;
     let mut curves = Vec::new();
-    for (name, shards, dispatch, switches) in runs {
-        let config = config_of(shards, dispatch, switches)?;
+    for (name, shards, dispatch, change) in runs {
+        let config = config_of(shards, dispatch, change)?;
         let started = Instant::now();
         let steps = on_ranks(&config, |world| train(&config, args.steps, world, &data))?;
         let curve = Curve { name, steps, secs: started.elapsed().as_secs_f64() };
@@ -98,8 +105,10 @@ fn compare(args: &Args) -> Result<(), TrainError> {
     print_layers(&curves);
     print_wire(&curves);
     println!(
-        "half-way, after step {}, `4 switched` goes from pooled-wave to ragged",
-        args.steps / 2
+        "`4 switched` goes from pooled-wave to ragged after step {}; `4 balanced` is `4 pooled` with \
+         a sequence balance loss of weight {}",
+        args.steps / 2,
+        args.balance,
     );
     Ok(())
 }
