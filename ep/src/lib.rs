@@ -3,6 +3,8 @@
 pub mod capacity;
 pub mod counts;
 pub mod dispatch;
+pub mod replay;
+
 mod error;
 
 pub use counts::DispatchCounts;
