@@ -33,6 +33,9 @@ pub enum TrainError {
     /// Corpus, tokenizer, store or mixture.
     #[error(transparent)]
     Data(#[from] fulmar_data::DataError),
+    /// An exchange between shards.
+    #[error(transparent)]
+    Ep(#[from] fulmar_ep::EpError),
     /// Evaluation.
     #[error(transparent)]
     Eval(#[from] fulmar_eval::EvalError),
@@ -89,6 +92,14 @@ pub enum TrainError {
         /// What was found and what is needed.
         problem: String,
     },
+    /// Recorded choices of experts that cannot be used.
+    #[error("choices {path}: {problem}")]
+    Choices {
+        /// The file.
+        path: PathBuf,
+        /// What was found and what is needed.
+        problem: String,
+    },
     /// A device that this build or machine does not have.
     #[error("device `{device}`: {problem}")]
     Device {
@@ -121,6 +132,10 @@ impl TrainError {
     pub(crate) fn io(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::Io { doing, path, source }
+    }
+
+    pub(crate) fn choices(path: &Path, problem: impl Into<String>) -> Self {
+        Self::Choices { path: path.to_owned(), problem: problem.into() }
     }
 
     pub(crate) fn checkpoint(path: &Path, problem: impl Into<String>) -> Self {

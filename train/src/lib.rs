@@ -9,6 +9,7 @@ pub mod state;
 pub mod step;
 
 pub mod assemble;
+pub mod capacity;
 pub mod checkpoint;
 pub mod device;
 pub mod plan;
