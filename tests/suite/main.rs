@@ -4,6 +4,7 @@ mod process;
 mod tiny;
 
 mod bad_input;
+mod capacity;
 mod checkpoints;
 mod evaluation;
 mod exactness;

@@ -11,6 +11,7 @@ pub mod state;
 pub mod step;
 
 pub mod assemble;
+pub mod capacity;
 pub mod checkpoint;
 mod compare_weights;
 pub mod device;

@@ -1,3 +1,4 @@
-//! The training step against the golden trajectory.
+//! The training step against the golden trajectory, and the capacity planner.
 
+mod capacity;
 mod golden;
