@@ -16,7 +16,7 @@ use crate::capacity::FixedCellCapacity;
 use crate::counts::DispatchCounts;
 use crate::demand::Demand;
 use crate::error::EpError;
-use crate::exchange::{Payload, Route, exchange};
+use crate::exchange::{Label, Payload, Route, exchange};
 use crate::report::{DispatchReport, WireCounter, tokens_by_lost};
 use crate::transport::Group;
 
@@ -61,7 +61,7 @@ impl FixedCells {
     fn route(&self, frame: &Frame, wire: Arc<WireCounter>) -> Route {
         Route {
             group: self.group.clone(),
-            label: "dispatch",
+            label: Label::DISPATCH,
             payload: self.payload,
             send_rows: frame.rows_by_part(),
             recv_rows: frame.rows_by_part(),
@@ -197,7 +197,7 @@ impl TokenDispatcher for FixedCells {
             returned: row_map(cells.rows(&bare), k, bare.rows(), &device),
             arrived: row_map(row_of, 1, num_rows, &device),
             report: cells.report(demand, k, wire.clone()),
-            route: self.route(&bare, wire).reversed("combine"),
+            route: self.route(&bare, wire).reversed(Label::COMBINE),
         };
         Ok(Dispatched { waves: vec![wave], handle })
     }

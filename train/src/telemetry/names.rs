@@ -40,6 +40,7 @@ pub fn of_step(report: &StepReport, rates: StepRates, config: &RunConfig) -> Met
     put("train/router/routing_entropy_mean", mean(&|layer| layer.routing.entropy()));
     put("train/router/load_balancing_loss", mean(&|layer| layer.routing.load_balancing_loss()));
     put("train/router/router_z_loss", mean(&|layer| layer.routing.router_z_loss()));
+    put("train/router/capacity_overflow_rate_mean", mean(&|layer| layer.counts.drop_fraction()));
     if let Some(sequence_balance) = report.sequence_balance {
         let weight = config.model.sequence_balance_loss;
         put("train/router/aux_loss_weighted", weight * sequence_balance);
@@ -49,6 +50,7 @@ pub fn of_step(report: &StepReport, rates: StepRates, config: &RunConfig) -> Met
     put("moe/drop_fraction", counts.drop_fraction());
     put("moe/sender_drop_fraction", counts.sender_drop_fraction());
     put("moe/receiver_drop_fraction", counts.receiver_drop_fraction());
+    put("moe/receiver_drop_fraction_of_received", counts.receiver_drop_fraction_of_received());
     for (name, count) in [
         ("moe/valid_assignments", counts.valid),
         ("moe/padding_assignments", counts.padding),

@@ -20,7 +20,7 @@ use crate::capacity::PooledWaveCapacity;
 use crate::counts::DispatchCounts;
 use crate::demand::Demand;
 use crate::error::EpError;
-use crate::exchange::{Payload, Route, exchange};
+use crate::exchange::{Label, Payload, Route, exchange};
 use crate::report::{DispatchReport, WireCounter, tokens_by_lost};
 use crate::transport::Group;
 use receive::Receipt;
@@ -81,7 +81,7 @@ impl PooledWave {
         self.num_experts / self.group.size()
     }
 
-    fn route(&self, frame: &Frame, label: &'static str, wire: &Arc<WireCounter>) -> Route {
+    fn route(&self, frame: &Frame, label: Label, wire: &Arc<WireCounter>) -> Route {
         Route {
             group: self.group.clone(),
             label,
@@ -131,10 +131,10 @@ impl TokenDispatcher for PooledWave {
         let mut failed = choices.err();
         let wire = Arc::new(WireCounter::default());
         let (mut waves, mut kept) = (Vec::new(), Vec::new());
-        for wave in &plan.waves {
-            let map = row_map(wave.row_of.clone(), k, frame.rows(), &device);
-            let packed = pack_rows(tokens.clone(), &map, &wave.header);
-            let arrived = exchange(packed, &self.route(&frame, "dispatch", &wire));
+        for (wave, sent) in plan.waves.iter().enumerate() {
+            let map = row_map(sent.row_of.clone(), k, frame.rows(), &device);
+            let packed = pack_rows(tokens.clone(), &map, &sent.header);
+            let arrived = exchange(packed, &self.route(&frame, Label::dispatch_wave(wave), &wire));
             let ids = frame.read(&arrived, local_experts);
             if let Some(error) = failed.take() {
                 return Err(error);
@@ -170,9 +170,10 @@ impl TokenDispatcher for PooledWave {
         let device = weights.device();
         let mut sum: Option<Tensor<2>> = None;
         let mut kept = vec![false; token_valid.len() * k];
-        for ((output, (map, verdicts)), sent) in outputs.into_iter().zip(waves).zip(&plan.waves) {
+        let waves = outputs.into_iter().zip(waves).zip(&plan.waves);
+        for (wave, ((output, (map, verdicts)), sent)) in waves.enumerate() {
             let packed = pack_rows(output, &transposed(&map), &frame.header(&verdicts));
-            let returned = exchange(packed, &self.route(&frame, "combine", &wire));
+            let returned = exchange(packed, &self.route(&frame, Label::combine_wave(wave), &wire));
             let verdicts = frame.read(&returned, 1)?;
             let row_of = sent.returned_rows(&verdicts, &frame);
             row_of.iter().zip(&mut kept).for_each(|(row, kept)| *kept |= *row != NONE);

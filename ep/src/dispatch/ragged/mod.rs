@@ -16,7 +16,7 @@ use super::{Combined, Dispatched, ExpertRows, TokenDispatcher, experts_of};
 use crate::capacity::{RaggedCapacity, ragged_dropless_factor};
 use crate::demand::Demand;
 use crate::error::EpError;
-use crate::exchange::{Payload, Route, exchange};
+use crate::exchange::{Label, Payload, Route, exchange};
 use crate::report::{DispatchReport, WireCounter};
 use crate::transport::{Group, or_unwind};
 use plan::{Acceptance, arrival_rows};
@@ -116,7 +116,7 @@ impl TokenDispatcher for Ragged {
 
         let route = Route {
             group: self.group.clone(),
-            label: "dispatch",
+            label: Label::DISPATCH,
             payload: self.payload,
             send_rows: acceptance.sent_by(rank),
             recv_rows: acceptance.received_by(rank),
@@ -132,7 +132,7 @@ impl TokenDispatcher for Ragged {
         let arrived = row_map(row_of, 1, num_arrived, &device);
         let rows = dispatch_rows(rows, &arrived);
         let wave = ExpertRows { rows, groups: Groups::from_counts(&group_sizes) };
-        let route = route.reversed("combine");
+        let route = route.reversed(Label::COMBINE);
         Ok(Dispatched { waves: vec![wave], handle: RaggedHandle { sent, arrived, route, report } })
     }
 
