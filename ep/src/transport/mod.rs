@@ -12,6 +12,7 @@ mod launch;
 mod mesh;
 #[cfg(feature = "mpi")]
 mod mpi;
+mod reduce;
 mod solo;
 mod threads;
 mod wait;
@@ -23,11 +24,12 @@ use std::time::Duration;
 #[cfg(feature = "mpi")]
 pub use self::mpi::run_mpi;
 pub use buffer::{Buffer, DeviceRegion, Words};
-pub use collectives::{Collective, Element, Operation, Reduce, Reduction};
+pub use collectives::{Collective, Operation};
 pub use error::TransportError;
 pub use group::Group;
 pub use launch::{DEFAULT_DEADLINE, RankFailure, WorldError, or_unwind, run_world};
 pub use mesh::{Call, Mesh, Parts};
+pub use reduce::{Element, Reduce, Reduction};
 pub use solo::Solo;
 
 /// One rank's end of the connection between the members of a group.

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::fmt;
 
-use crate::transport::collectives::{values_of, words_of};
+use crate::transport::reduce::{values_of, words_of};
 use crate::transport::{Call, Operation};
 
 /// Words of a control message at most: one that MPI sends whole, before anybody asks for it.
