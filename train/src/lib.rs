@@ -5,6 +5,7 @@ pub mod config;
 pub mod parallel;
 pub mod recipe;
 
+mod accumulate;
 pub mod layer_report;
 pub mod optim;
 pub mod state;

@@ -1,18 +1,16 @@
 //! One training step, in the order of SPEC section 4: pending balance to bias, forward and
 //! backward, finiteness, update, new pending balance.
 
-use std::ops::Range;
-
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::Device;
 use fulmar_data::Batch;
 use fulmar_ep::transport::TransportError;
 use fulmar_ep::{EpError, TokenDispatcher, World};
-use fulmar_model::moe::LayerStats;
 use fulmar_model::moe::balance::Balancing;
 use fulmar_model::moe::quantile::{MarginStats, QuantileBalancing};
 use fulmar_model::moe::router::Router as _;
-use fulmar_model::{ModelError, ModelInput, Transformer};
+use fulmar_model::{ModelError, Transformer};
 
+use crate::accumulate::{Sums, accumulate};
 use crate::config::RunConfig;
 use crate::error::TrainError;
 use crate::layer_report::LayerReport;
@@ -80,15 +78,6 @@ pub struct StepReport {
     pub bias_range: (f32, f32),
     /// False if loss or gradient were not finite and nothing was updated.
     pub updated: bool,
-}
-
-/// Sums of one step over this rank's micro-batches.
-struct Sums {
-    cross_entropy: f64,
-    z: f64,
-    /// Over rows.
-    sequence_balance: Option<f64>,
-    layers: Vec<(LayerReport, MarginStats)>,
 }
 
 impl TrainState {
@@ -186,79 +175,6 @@ impl StepReport {
             updated: false,
         }
     }
-}
-
-fn accumulate<D: TokenDispatcher>(
-    model: &Transformer,
-    batch: &Batch,
-    context: &StepContext<'_, D>,
-    gradients: &mut Gradients,
-) -> Result<Sums, ModelError> {
-    let scored = batch.num_scored() as f64;
-    let mut sums = Sums { cross_entropy: 0.0, z: 0.0, sequence_balance: None, layers: Vec::new() };
-    let rows = own_rows(batch.num_rows, context.world);
-    for start in rows.clone().step_by(context.micro_rows) {
-        let micro = batch.rows(start..rows.end.min(start + context.micro_rows));
-        let output = model.forward(
-            &input(&micro, context.device),
-            context.dispatcher,
-            Some(context.balancing),
-        )?;
-        let (targets, weight) = targets(&micro, context.device);
-        let loss = model.loss(output.hidden, targets, weight, context.z_loss);
-        // Scored positions and rows of the whole step: micro-batches and ranks add up to its means.
-        let mut objective = loss.total.div_scalar(scored);
-        if let Some(of_rows) = output.sequence_balance {
-            let sum = of_rows.sum();
-            let weight = context.sequence_balance_loss / batch.num_rows as f64;
-            let value = f64::from(sum.clone().into_scalar::<f32>());
-            sums.sequence_balance = Some(sums.sequence_balance.unwrap_or(0.0) + value);
-            objective = objective + sum.mul_scalar(weight);
-        }
-        gradients.add(model, objective.backward());
-        sums.cross_entropy += f64::from(loss.cross_entropy_sum.into_scalar::<f32>());
-        sums.z += f64::from(loss.z_sum.into_scalar::<f32>());
-        sums.merge(output.layers, context.balancing);
-    }
-    Ok(sums)
-}
-
-impl Sums {
-    fn merge(&mut self, layers: Vec<LayerStats<MarginStats>>, balancing: &QuantileBalancing) {
-        let layers = layers.into_iter().map(|layer| {
-            let (routing, margins) = layer.training.expect("training observes every layer");
-            (LayerReport::of_micro_batch(&layer.dispatch, routing), margins)
-        });
-        if self.layers.is_empty() {
-            self.layers = layers.collect();
-            return;
-        }
-        let so_far = std::mem::take(&mut self.layers);
-        let merged =
-            so_far.into_iter().zip(layers).map(|((mut report, margins), (more, other))| {
-                report.add(&more);
-                (report, balancing.merge(margins, other))
-            });
-        self.layers = merged.collect();
-    }
-}
-
-/// The rows of a batch that are this rank's: equal shares, in the order of ranks.
-fn own_rows(num_rows: usize, world: &World) -> Range<usize> {
-    let (rank, ranks) = (world.rank(), world.layout.ranks());
-    num_rows * rank / ranks..num_rows * (rank + 1) / ranks
-}
-
-fn input(batch: &Batch, device: &Device) -> ModelInput {
-    let Batch { tokens, segment_ids, token_valid, .. } = batch.clone();
-    ModelInput::new(tokens, segment_ids, token_valid, [batch.num_rows, batch.seq_len], device)
-}
-
-fn targets(batch: &Batch, device: &Device) -> (Tensor<1, Int>, Tensor<1>) {
-    let len = batch.targets.len();
-    let targets = TensorData::new(batch.targets.clone(), [len]);
-    let weight = TensorData::new(batch.loss_weight.clone(), [len]);
-    (Tensor::from_data(targets, device), Tensor::from_data(weight, device))
 }
 
 fn bias_range(model: &Transformer) -> (f32, f32) {
