@@ -160,6 +160,17 @@ fn disagreement_names_both_values() {
 }
 
 #[test]
+fn disagreement_in_a_subgroup_names_ranks_of_the_world() {
+    let failed = world(4, |all| {
+        let rank = all.rank();
+        let column = all.subgroup(&[rank % 2, rank % 2 + 2]);
+        column.agree("weights", if rank == 3 { "b7" } else { "a1" })
+    });
+    let error = failed.expect_err("values that differ").to_string();
+    assert!(error.contains("rank 1 has a1, rank 3 has b7"), "{error}");
+}
+
+#[test]
 fn a_request_that_does_not_fit_the_group_is_refused() {
     let failed = world(2, |group| {
         let send = Buffer::host(vec![1, 2, 3]);
