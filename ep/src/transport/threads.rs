@@ -109,9 +109,8 @@ impl Threads {
         let key = (self.group, wait.sequence, world_peer);
         let mut state = self.hub.lock();
         loop {
-            if let Some(failure) = &state.failure {
-                return Err(self.lost(wait, failure.rank, failure.cause.clone()));
-            }
+            // Before any failure: what one member completed, all complete, so that all know what it
+            // knew when it failed.
             if let Some(post) = state.posts.get_mut(&key) {
                 let (call, part) = (post.call, post.parts[self.rank].clone());
                 let send = post.send.clone();
@@ -122,6 +121,9 @@ impl Threads {
                 drop(state);
                 self.check(wait, world_peer, call, part.len(), wait.words[peer])?;
                 return Ok((send, part));
+            }
+            if let Some(failure) = &state.failure {
+                return Err(self.lost(wait, failure.rank, failure.cause.clone()));
             }
             if state.left.contains(&world_peer) {
                 let error = self.lost(wait, world_peer, "it has ended".to_owned());
