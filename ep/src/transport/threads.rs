@@ -69,6 +69,11 @@ impl Hub {
         self.changed.notify_all();
     }
 
+    /// Whether everything that was posted has been read by all whom it was for.
+    pub(super) fn is_read(&self) -> bool {
+        self.lock().posts.is_empty()
+    }
+
     pub(super) fn failure(&self) -> Option<Failure> {
         self.lock().failure.clone()
     }
