@@ -2,6 +2,7 @@
 
 mod process;
 mod tiny;
+mod toy;
 
 mod bad_input;
 mod checkpoints;
@@ -9,4 +10,5 @@ mod evaluation;
 mod exactness;
 mod licences;
 mod not_finite;
+mod ranks;
 mod recipes;
