@@ -11,4 +11,6 @@ mod exactness;
 mod licences;
 mod not_finite;
 mod ranks;
+mod ranks_checkpoints;
+mod ranks_runs;
 mod recipes;
