@@ -12,5 +12,7 @@ mod licences;
 mod not_finite;
 mod ranks;
 mod ranks_checkpoints;
+mod ranks_failure;
+mod ranks_recipes;
 mod ranks_runs;
 mod recipes;
