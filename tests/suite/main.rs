@@ -11,6 +11,7 @@ mod exactness;
 mod licences;
 mod not_finite;
 mod ranks;
+mod ranks_bf16;
 mod ranks_checkpoints;
 mod ranks_failure;
 mod ranks_recipes;
