@@ -17,3 +17,4 @@ mod ranks_failure;
 mod ranks_recipes;
 mod ranks_runs;
 mod recipes;
+mod soak;
