@@ -92,7 +92,7 @@ fn cut_short(path: &Path) {
     std::fs::write(path, &bytes[..bytes.len() - 1]).expect("written");
 }
 
-fn remove(path: &Path) {
+pub(crate) fn remove(path: &Path) {
     std::fs::remove_file(path).expect("removed");
 }
 
@@ -129,7 +129,7 @@ fn every_kind_of_damage_is_found_and_the_older_checkpoint_taken() {
 }
 
 /// Writes the file again without the tensors that `leave_out` names.
-fn without(path: &Path, leave_out: &str) {
+pub(crate) fn without(path: &Path, leave_out: &str) {
     let bytes = std::fs::read(path).expect("read");
     let tensors = SafeTensors::deserialize(&bytes).expect("whole");
     let kept: BTreeMap<String, _> =

@@ -2,6 +2,7 @@
 
 mod process;
 mod tiny;
+mod toy;
 
 mod bad_input;
 mod capacity;
@@ -10,5 +11,12 @@ mod evaluation;
 mod exactness;
 mod licences;
 mod not_finite;
+mod ranks;
+mod ranks_bf16;
+mod ranks_checkpoints;
+mod ranks_failure;
+mod ranks_recipes;
+mod ranks_runs;
 mod recipes;
 mod sequence_balance;
+mod soak;

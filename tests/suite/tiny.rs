@@ -1,5 +1,6 @@
 //! A run of seconds: a model of two narrow layers on a dozen documents.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use fulmar::data::Batch;
@@ -160,11 +161,21 @@ pub(crate) fn steps_from(run: &Path, first: u64) -> Vec<Metrics> {
     lines
 }
 
-/// Fails unless the named files of two checkpoints have the same bytes.
+/// Fails unless two checkpoints have the same files of tensors, byte for byte: weights, experts,
+/// moments and balance.
 pub(crate) fn assert_same_files(left: &Path, right: &Path) {
-    for name in ["weights", "experts-0-of-1", "optimizer", "balance"] {
+    let names = |folder: &Path| -> BTreeSet<String> {
+        let files =
+            std::fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+        let names =
+            files.map(|file| file.expect("listed").file_name().to_string_lossy().into_owned());
+        names.filter(|name| name.ends_with(".safetensors")).collect()
+    };
+    assert_eq!(names(left), names(right));
+    assert!(names(left).len() >= 4, "{:?}", names(left));
+    for name in names(left) {
         let read = |folder: &Path| {
-            let path = folder.join(format!("{name}.safetensors"));
+            let path = folder.join(&name);
             std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
         };
         let (left, right) = (read(left), read(right));

@@ -23,11 +23,7 @@ pub fn on_ranks<T: Send>(
 ) -> Result<T, TrainError> {
     let parallel = &config.parallel;
     let ranks = parallel.layout().ranks();
-    let of_rank = |transport: Arc<dyn Transport>| -> Result<T, TrainError> {
-        let world = World::new(transport, parallel.layout())?;
-        world.all.agree("recipe", config.digest())?;
-        body(&world)
-    };
+    let of_rank = |transport| body(&meet(config, transport)?);
     match parallel.ranks {
         RankKind::Threads if ranks == 1 => body(&World::solo()),
         RankKind::Threads => {
@@ -36,6 +32,16 @@ pub fn on_ranks<T: Send>(
         }
         RankKind::Mpi => on_mpi(config, of_rank),
     }
+}
+
+/// This rank's world, once all ranks know that they run the same recipe.
+///
+/// # Errors
+/// If there are other ranks than the recipe has, a rank runs another recipe, or a peer is lost.
+pub fn meet(config: &RunConfig, transport: Arc<dyn Transport>) -> Result<World, TrainError> {
+    let world = World::new(transport, config.parallel.layout())?;
+    world.all.agree("recipe", config.digest())?;
+    Ok(world)
 }
 
 #[cfg(feature = "mpi")]

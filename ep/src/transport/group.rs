@@ -8,28 +8,35 @@ use super::{Buffer, Collective, Element, Reduce, Reduction, Solo, Transport, Tra
 /// The members of a transport as seen from one of them, with the small collectives that training
 /// needs, started and waited for at once.
 #[derive(Debug, Clone)]
-pub struct Group(Arc<dyn Transport>);
+pub struct Group {
+    transport: Arc<dyn Transport>,
+    /// World ranks.
+    members: Arc<[usize]>,
+}
 
 impl Group {
     /// A group of one rank.
     pub fn solo() -> Self {
-        Self(Arc::new(Solo))
+        Self::new(Arc::new(Solo))
     }
 
-    /// The members of `transport`.
+    /// The members of `transport`, which are all ranks of a world.
     pub fn new(transport: Arc<dyn Transport>) -> Self {
-        Self(transport)
+        let members = (0..transport.size()).collect();
+        Self { transport, members }
     }
 
     /// The transport.
     pub fn transport(&self) -> Arc<dyn Transport> {
-        self.0.clone()
+        self.transport.clone()
     }
 
     /// The group of some members; see [`Transport::subgroup`].
     #[must_use]
     pub fn subgroup(&self, members: &[usize]) -> Self {
-        Self(self.0.subgroup(members))
+        let transport = self.transport.subgroup(members);
+        let members = members.iter().map(|member| self.members[*member]).collect();
+        Self { transport, members }
     }
 
     /// Runs a collective to its end.
@@ -41,7 +48,7 @@ impl Group {
         label: &'static str,
         collective: Collective,
     ) -> Result<Vec<u32>, TransportError> {
-        self.0.clone().start(label, collective)?.wait()
+        self.transport().start(label, collective)?.wait()
     }
 
     /// Every member's values, by member.
@@ -167,9 +174,9 @@ impl Group {
             None => Ok(()),
             Some(peer) => Err(TransportError::Disagree {
                 what,
-                rank: 0,
+                rank: self.members[0],
                 found: text(0),
-                peer,
+                peer: self.members[peer],
                 other: text(peer),
             }),
         }
@@ -180,6 +187,6 @@ impl Deref for Group {
     type Target = dyn Transport;
 
     fn deref(&self) -> &Self::Target {
-        &*self.0
+        &*self.transport
     }
 }

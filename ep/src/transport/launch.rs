@@ -81,6 +81,11 @@ pub fn run_world<T: Send, E: Send + Display>(
             Err(failure) => failures.push(WorldError { rank, failure }),
         }
     }
+    // In a longer world what nobody reads would pile up.
+    debug_assert!(
+        !failures.is_empty() || hub.is_read(),
+        "all ranks ended well, unread posts are left"
+    );
     let cause = failures.iter().position(|error| Some(error.rank) == first).unwrap_or(0);
     if failures.is_empty() { Ok(results) } else { Err(failures.swap_remove(cause)) }
 }

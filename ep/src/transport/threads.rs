@@ -70,6 +70,11 @@ impl Hub {
         self.changed.notify_all();
     }
 
+    /// Whether everything that was posted has been read by all whom it was for.
+    pub(super) fn is_read(&self) -> bool {
+        self.lock().posts.is_empty()
+    }
+
     pub(super) fn failure(&self) -> Option<Failure> {
         self.lock().failure.clone()
     }
@@ -110,9 +115,8 @@ impl Threads {
         let key = (self.group, wait.sequence, world_peer);
         let mut state = self.hub.lock();
         loop {
-            if let Some(failure) = &state.failure {
-                return Err(wait.lost(failure.rank, failure.cause.clone()));
-            }
+            // Before any failure: what one member completed, all complete, so that all know what it
+            // knew when it failed.
             if let Some(post) = state.posts.get_mut(&key) {
                 let (call, part) = (post.call, post.parts[self.rank].clone());
                 let send = post.send.clone();
@@ -126,6 +130,9 @@ impl Threads {
                     return Err(self.failed(wait.mismatch(world_peer, (call, found), needed)));
                 }
                 return Ok((send, part));
+            }
+            if let Some(failure) = &state.failure {
+                return Err(wait.lost(failure.rank, failure.cause.clone()));
             }
             if state.left.contains(&world_peer) {
                 drop(state);
