@@ -38,6 +38,18 @@ impl DispatchCounts {
         }
     }
 
+    /// The counts in the order of the fields, for a collective.
+    pub fn to_array(self) -> [u64; 6] {
+        let Self { assignments, padding, valid, kept, sender_dropped, receiver_dropped } = self;
+        [assignments, padding, valid, kept, sender_dropped, receiver_dropped]
+    }
+
+    /// The counts that [`to_array`](Self::to_array) gave.
+    pub fn from_array(counts: [u64; 6]) -> Self {
+        let [assignments, padding, valid, kept, sender_dropped, receiver_dropped] = counts;
+        Self { assignments, padding, valid, kept, sender_dropped, receiver_dropped }
+    }
+
     /// Dropped share of the valid assignments, 0 without any.
     pub fn drop_fraction(&self) -> f64 {
         fraction(self.sender_dropped + self.receiver_dropped, self.valid)
@@ -51,6 +63,11 @@ impl DispatchCounts {
     /// Share of the valid assignments that receivers dropped, 0 without any.
     pub fn receiver_drop_fraction(&self) -> f64 {
         fraction(self.receiver_dropped, self.valid)
+    }
+
+    /// Share of the assignments that reached a receiver which receivers dropped, 0 without any.
+    pub fn receiver_drop_fraction_of_received(&self) -> f64 {
+        fraction(self.receiver_dropped, self.kept + self.receiver_dropped)
     }
 }
 

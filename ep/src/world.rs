@@ -108,6 +108,13 @@ impl World {
         self.expert.rank()
     }
 
+    /// Global ids of the experts of this rank's shard, of `num_experts` in all.
+    pub fn experts(&self, num_experts: usize) -> std::ops::Range<usize> {
+        let local_experts = num_experts / self.layout.shards;
+        let first = self.shard() * local_experts;
+        first..first + local_experts
+    }
+
     /// The copy of the model that this rank is part of.
     pub fn replica_index(&self) -> usize {
         self.replica.rank()

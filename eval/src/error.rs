@@ -7,6 +7,9 @@ pub enum EvalError {
     /// The forward pass failed.
     #[error(transparent)]
     Model(#[from] fulmar_model::ModelError),
+    /// A collective that failed.
+    #[error(transparent)]
+    Transport(#[from] fulmar_ep::transport::TransportError),
     /// A loss that is not finite.
     #[error("document `{document}`: loss {found}, needed a finite number")]
     NotFinite {

@@ -24,7 +24,10 @@ pub struct Sampling {
     pub end_id: u32,
 }
 
-/// The tokens that follow each prompt, without the prompt.
+/// The tokens that follow the prompt, without it.
+///
+/// Where the model lies on several shards, each of them calls this, and the first one's draws hold
+/// for all: sums of different orders may round a score to another token.
 ///
 /// # Errors
 /// [`EvalError::Prompt`] for a prompt that is empty or fills the row, or the forward pass's.
@@ -43,6 +46,8 @@ pub fn generate<D: TokenDispatcher, R: Router>(
         let logits = scorer.next_logits(&row(window), window.len() - 1)?;
         let logits: Vec<f32> = logits.into_data().iter::<f32>().collect();
         let next = draw(&logits, sampling.temperature, generator.random());
+        let draws = scorer.shards().gather_u64("sampled token", &[u64::from(next)])?;
+        let next = draws[0][0] as u32;
         if next == sampling.end_id {
             break;
         }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use fulmar_data::{Batch, EvalRows, NO_DOCUMENT};
+use fulmar_ep::transport::{Group, TransportError};
 use serde::{Deserialize, Serialize};
 
 use crate::error::EvalError;
@@ -71,7 +72,8 @@ impl EvalReport {
     }
 }
 
-/// Evaluates the first `max_rows` rows (0 for all) in batches of `batch_rows`.
+/// Evaluates the first `max_rows` rows (0 for all) in batches of `batch_rows` a member of `ranks`,
+/// which share the rows; every member gets the whole report.
 ///
 /// `nats` gives the loss of every position of a batch `[num_rows, seq_len]`; what it gives where the
 /// weight is 0 is not read.
@@ -82,13 +84,21 @@ pub fn evaluate(
     rows: &EvalRows,
     batch_rows: usize,
     max_rows: usize,
+    ranks: &Group,
     mut nats: impl FnMut(&Batch) -> Result<Vec<f32>, EvalError>,
 ) -> Result<EvalReport, EvalError> {
     let limit = if max_rows == 0 { rows.num_rows() } else { max_rows.min(rows.num_rows()) };
     let mut sums = vec![(0u64, 0f64); rows.documents().len()];
-    for start in (0..limit).step_by(batch_rows) {
-        let eval = rows.batch(start..limit.min(start + batch_rows));
+    for start in (0..limit).step_by(batch_rows * ranks.size()) {
+        let first = limit.min(start + batch_rows * ranks.rank());
+        let own = first..limit.min(first + batch_rows);
+        // A rank without rows computes all the same: its experts may be wanted by others.
+        let idle = own.is_empty();
+        let eval = rows.batch(if idle { 0..1 } else { own });
         let losses = nats(&eval.batch)?;
+        if idle {
+            continue;
+        }
         for (document, loss) in eval.document_index.iter().zip(&losses) {
             if *document != NO_DOCUMENT {
                 let (tokens, nats) = &mut sums[*document as usize];
@@ -97,6 +107,7 @@ pub fn evaluate(
             }
         }
     }
+    let sums = over_ranks(sums, ranks)?;
     let mut report = EvalReport { domains: BTreeMap::new(), partial_documents: 0 };
     for (document, (tokens, nats)) in rows.documents().iter().zip(sums) {
         if tokens != document.scored_tokens {
@@ -110,4 +121,11 @@ pub fn evaluate(
         report.domains.entry(document.domain.clone()).or_default().add(&tally);
     }
     Ok(report)
+}
+
+/// Scored tokens and nats of each document over all ranks: its rows may lie on several.
+fn over_ranks(sums: Vec<(u64, f64)>, ranks: &Group) -> Result<Vec<(u64, f64)>, TransportError> {
+    let (tokens, nats): (Vec<_>, Vec<_>) = sums.into_iter().unzip();
+    let tokens = ranks.sum_u64("evaluated tokens", &tokens)?;
+    Ok(tokens.into_iter().zip(ranks.sum_f64("evaluated nats", &nats)?).collect())
 }

@@ -4,6 +4,7 @@ use burn::module::Module;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use fulmar_data::Batch;
 use fulmar_ep::TokenDispatcher;
+use fulmar_ep::transport::Group;
 use fulmar_model::moe::quantile::QuantileBalancing;
 use fulmar_model::moe::router::Router;
 use fulmar_model::{ModelInput, Transformer};
@@ -25,6 +26,11 @@ impl<'a, D: TokenDispatcher, R: Router> ModelScorer<'a, D, R> {
     /// Scores with the weights `model` has now.
     pub fn new(model: &Transformer<R>, dispatcher: &'a D, device: &Device) -> Self {
         Self { model: model.clone().valid(), dispatcher, device: device.clone().without_autodiff() }
+    }
+
+    /// The shards that the model's experts lie on.
+    pub fn shards(&self) -> &Group {
+        self.dispatcher.group()
     }
 
     /// Nats of every target `[num_rows x seq_len]`; meaningless where the weight is 0.

@@ -16,6 +16,7 @@ use burn::module::{Module, Param};
 use burn::tensor::activation::softmax;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use fulmar::data::{self, Batch, DocumentMarks, MixtureConfig, RowSource, Tokenizer};
+use fulmar::ep::transport::Group;
 use fulmar::kernels::cross_entropy::cross_entropy;
 use fulmar::kernels::top_k::top_k;
 use fulmar::model::moe::LayerStats;
@@ -152,7 +153,8 @@ impl MyModel {
         let segment_ids = ints(&batch.segment_ids).reshape([b, s]);
         let loss_weight = Tensor::<1>::from_data(TensorData::from(&batch.loss_weight[..]), device);
         let demand = dispatcher.demand(&batch.token_valid)?;
-        let routed = Routed { dispatcher, balancing: Some(balancing), demand: &demand };
+        let balancing = Some(balancing);
+        let routed = Routed { dispatcher, balancing, demand: &demand, seq_len: s };
 
         let rows = self.embedding.val().select(0, ints(&batch.tokens));
         let d = rows.dims()[1];
@@ -170,12 +172,18 @@ impl MyModel {
     }
 
     /// Sets each router's bias so that the step just seen would have loaded experts evenly.
-    fn balance(&mut self, balancing: &QuantileBalancing, stats: &[Stats]) {
+    fn balance(
+        &mut self,
+        balancing: &QuantileBalancing,
+        stats: &[Stats],
+        ranks: &Group,
+    ) -> Result<(), Box<dyn Error>> {
         for (layer, stats) in self.layers.iter_mut().zip(stats) {
             let Some((_, margins)) = &stats.training else { continue };
-            let pending = balancing.pending(&[], margins);
+            let pending = balancing.pending(&[], margins, ranks)?;
             layer.moe = layer.moe.clone().with_pending(balancing, &pending);
         }
+        Ok(())
     }
 }
 
@@ -247,8 +255,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         let (loss, stats) = model.loss(&batch, &dispatcher, &balancing, &device)?;
         let gradients = Gradients::of(&model, loss.backward());
         let rates = optimizer.rates(schedule.factor(step), 0.0);
-        model = optimizer.step(model, gradients, rates)?;
-        model.balance(&balancing, &stats);
+        model = optimizer.step(model, gradients, rates, dispatcher.group())?;
+        model.balance(&balancing, &stats, dispatcher.group())?;
 
         if step == 0 || (step + 1) % 10 == 0 {
             let loss = loss.into_scalar::<f32>();

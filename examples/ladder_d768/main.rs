@@ -88,6 +88,7 @@ fn ladder(args: &Args) -> Result<(), TrainError> {
         device: args.device,
         resume: args.resume,
         stop_after: args.steps.or(smoke.then_some(SMOKE_STEPS)),
+        samples: true,
     };
     let summary = run(&config, &options)?;
     report::print(&config, &options, &summary)
@@ -133,7 +134,7 @@ fn configure(args: &Args, full: bool) -> Result<(RunConfig, bool), TrainError> {
 }
 
 fn memory_needed(config: &RunConfig) -> u64 {
-    let tokens = config.batch.micro_rows() * config.model.max_seq_len as u64;
+    let tokens = config.micro_rows() * config.model.max_seq_len as u64;
     let logits = tokens * config.model.vocab_size as u64 * 4;
     config.model.num_params() * BYTES_PER_PARAM + LOGITS_HELD * logits
 }

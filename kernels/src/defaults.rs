@@ -20,6 +20,7 @@ use crate::newton_schulz::{NewtonSchulzKernel, Precision};
 use crate::pack::{Header, PackKernel};
 use crate::permute::{PermuteKernel, RowIds};
 use crate::rms_norm::RmsNormKernel;
+use crate::sequence_balance::SequenceBalanceKernel;
 use crate::short_conv::ShortConvKernel;
 use crate::silu::SiluKernel;
 use crate::top_k::TopKKernel;
@@ -185,6 +186,14 @@ agree!(combine_weights_by_default, CombineWeightsKernel, B => {
     let selected = integers::<B, 2>([3, 2], &[0, 4, 2, -1, 3, 1]);
     let out = B::forward(logits.clone(), selected.clone(), 2.5);
     [out, B::backward(logits, selected, 2.5, grad)].map(read::<B, 2>).into()
+});
+
+agree!(sequence_balance_by_default, SequenceBalanceKernel, B => {
+    let (logits, grad) = (floats::<B, 2>([6, 5], 0.1), floats::<B, 1>([2], 0.2));
+    let selected = integers::<B, 2>([6, 2], &[0, 4, 2, -1, 3, 1, 1, 0, 0, 2, 4, 3]);
+    let valid = integers::<B, 1>([6], &[1, 1, 0, 1, 1, 1]);
+    let out = B::forward(logits.clone(), selected.clone(), valid.clone(), 3);
+    vec![read::<B, 1>(out), read::<B, 2>(B::backward(logits, selected, valid, 3, grad))]
 });
 
 agree!(cross_entropy_by_default, CrossEntropyKernel, B => {

@@ -33,6 +33,19 @@ pub(crate) fn integers_of(tensor: &FlexTensor) -> Cow<'_, [i32]> {
     }
 }
 
+/// The chosen experts of an operation, each -1 for none or one of `num_experts`.
+pub(crate) fn expert_ids(op: &str, selected: FlexTensor, num_experts: usize) -> Vec<i32> {
+    let selected = integers(selected);
+    for (index, &id) in selected.iter().enumerate() {
+        assert!(
+            id >= -1 && i64::from(id) < num_experts as i64,
+            "{op}: `selected[{index}]` is {id}, needed -1 to {}",
+            num_experts as i64 - 1
+        );
+    }
+    selected
+}
+
 /// The dimensions of a tensor.
 pub(crate) fn dims<const D: usize>(tensor: &FlexTensor) -> [usize; D] {
     tensor.layout().shape().dims::<D>()

@@ -25,6 +25,7 @@ pub mod pack;
 pub mod permute;
 pub mod recycler;
 pub mod rms_norm;
+pub mod sequence_balance;
 pub mod short_conv;
 pub mod silu;
 pub mod top_k;

@@ -23,12 +23,34 @@ pub struct Initializer {
     std: f32,
     path: String,
     device: Device,
+    /// Global ids of the experts that are made; all of them if `None`.
+    experts: Option<Range<usize>>,
 }
 
 impl Initializer {
     /// For a tree whose matrices are normal with standard deviation `std`, cut at 3 sigma.
     pub fn new(seed: u64, std: f64, device: &Device) -> Self {
-        Self { seed, std: std as f32, path: String::new(), device: device.clone() }
+        Self { seed, std: std as f32, path: String::new(), device: device.clone(), experts: None }
+    }
+
+    /// For the same tree on a shard that holds the routed experts with the global ids `experts` of
+    /// every layer, and all that is shared.
+    #[must_use]
+    pub fn of_shard(self, experts: Range<usize>) -> Self {
+        Self { experts: Some(experts), ..self }
+    }
+
+    /// Global ids of the experts of this shard, of `num_experts` in a layer.
+    ///
+    /// # Panics
+    /// If this shard's experts are none, or not among them.
+    pub fn local_experts(&self, num_experts: usize) -> Range<usize> {
+        let experts = self.experts.clone().unwrap_or(0..num_experts);
+        assert!(
+            !experts.is_empty() && experts.end <= num_experts,
+            "a shard of experts {experts:?}, needed some of 0..{num_experts}"
+        );
+        experts
     }
 
     /// The initializer of the submodule in field (or at index) `name`.

@@ -1,5 +1,7 @@
 //! Embedding, blocks, norm and head.
 
+use std::ops::Range;
+
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use fulmar_ep::TokenDispatcher;
@@ -76,31 +78,54 @@ pub struct ForwardOutput<S> {
     pub hidden: Tensor<2>,
     /// One entry a layer.
     pub layers: Vec<LayerStats<S>>,
+    /// The sequence balance loss of each row `[b]`, summed over layers and tracked; in training
+    /// where the configuration gives it a weight.
+    pub sequence_balance: Option<Tensor<1>>,
 }
 
 impl Transformer<SigmoidRouter> {
-    /// A model with the recipe's router and weights drawn from `seed`.
+    /// A model with the recipe's router, weights drawn from `seed` and every expert on this rank.
     ///
     /// # Errors
     /// If the configuration breaks a rule.
     pub fn new(config: &ModelConfig, seed: u64, device: &Device) -> Result<Self, ModelError> {
-        Self::with_router(config, seed, device, SigmoidRouter::new)
+        Self::of_shard(config, seed, 0..config.num_experts, device)
+    }
+
+    /// The part of [`new`](Self::new)'s model that a shard holds: the routed experts with the
+    /// global ids `experts`, and everything that is shared.
+    ///
+    /// # Errors
+    /// If the configuration breaks a rule.
+    ///
+    /// # Panics
+    /// If `experts` are none, or not among the configuration's.
+    pub fn of_shard(
+        config: &ModelConfig,
+        seed: u64,
+        experts: Range<usize>,
+        device: &Device,
+    ) -> Result<Self, ModelError> {
+        let init = Initializer::new(seed, config.initial_std(), device).of_shard(experts);
+        Self::with_router(config, &init, SigmoidRouter::new)
     }
 }
 
 impl<R: Router> Transformer<R> {
-    /// A model whose router for each layer is made by `router`.
+    /// A model whose router for each layer is made by `router`, with the experts of the
+    /// initializer's shard.
     ///
     /// # Errors
     /// If the configuration breaks a rule.
+    ///
+    /// # Panics
+    /// If the shard's experts are none, or not among the configuration's.
     pub fn with_router(
         config: &ModelConfig,
-        seed: u64,
-        device: &Device,
+        init: &Initializer,
         router: impl Fn(&ModelConfig, &Initializer) -> R,
     ) -> Result<Self, ModelError> {
         config.validate()?;
-        let init = Initializer::new(seed, config.initial_std(), device);
         let (v, d) = (config.vocab_size, config.hidden_dim);
         let layers = (0..config.num_layers).map(|layer| {
             let init = init.scope("layers").scope(layer);
@@ -130,7 +155,7 @@ impl<R: Router> Transformer<R> {
     ) -> Result<ForwardOutput<B::Stats>, ModelError> {
         let [b, s] = input.tokens.dims();
         let demand = dispatcher.demand(&input.token_valid).map_err(ModelError::Demand)?;
-        let routed = Routed { dispatcher, balancing, demand: &demand };
+        let routed = Routed { dispatcher, balancing, demand: &demand, seq_len: s };
         let mut x = self.embed(&input.tokens);
         let mut stats = Vec::with_capacity(self.layers.len());
         for (layer, block) in self.layers.iter().enumerate() {
@@ -142,7 +167,9 @@ impl<R: Router> Transformer<R> {
         }
         let d = x.dims()[2];
         let hidden = self.final_norm.forward(x.reshape([b * s, d]));
-        Ok(ForwardOutput { hidden, layers: stats })
+        let of_layers = stats.iter_mut().filter_map(|layer| layer.sequence_balance.take());
+        let sequence_balance = of_layers.reduce(|sum, of_layer| sum + of_layer);
+        Ok(ForwardOutput { hidden, layers: stats, sequence_balance })
     }
 
     /// What each layer's router reads [t, d], for a look at its decisions.
@@ -156,7 +183,8 @@ impl<R: Router> Transformer<R> {
         balancing: Option<&B>,
     ) -> Result<Vec<Tensor<2>>, ModelError> {
         let demand = dispatcher.demand(&input.token_valid).map_err(ModelError::Demand)?;
-        let routed = Routed { dispatcher, balancing, demand: &demand };
+        let [_, seq_len] = input.tokens.dims();
+        let routed = Routed { dispatcher, balancing, demand: &demand, seq_len };
         let mut x = self.embed(&input.tokens);
         let mut inputs = Vec::with_capacity(self.layers.len());
         for (layer, block) in self.layers.iter().enumerate() {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use fulmar::train::checkpoint::load::Source;
 use fulmar::train::checkpoint::{self, Manifest};
 use fulmar::train::{RunOptions, run};
 use safetensors::SafeTensors;
@@ -91,7 +92,7 @@ fn cut_short(path: &Path) {
     std::fs::write(path, &bytes[..bytes.len() - 1]).expect("written");
 }
 
-fn remove(path: &Path) {
+pub(crate) fn remove(path: &Path) {
     std::fs::remove_file(path).expect("removed");
 }
 
@@ -105,7 +106,7 @@ fn every_kind_of_damage_is_found_and_the_older_checkpoint_taken() {
     let damages: [(&str, Damage, &str); 6] = [
         ("weights.safetensors", flip_a_byte, "checksum"),
         ("recipe.toml", flip_a_byte, "checksum"),
-        ("experts.safetensors", cut_short, "bytes, needed"),
+        ("experts-0-of-1.safetensors", cut_short, "bytes, needed"),
         ("optimizer.safetensors", remove, "optimizer.safetensors"),
         ("manifest.json", remove, "no manifest"),
         ("manifest.json", cut_short, "manifest cannot be read"),
@@ -128,7 +129,7 @@ fn every_kind_of_damage_is_found_and_the_older_checkpoint_taken() {
 }
 
 /// Writes the file again without the tensors that `leave_out` names.
-fn without(path: &Path, leave_out: &str) {
+pub(crate) fn without(path: &Path, leave_out: &str) {
     let bytes = std::fs::read(path).expect("read");
     let tensors = SafeTensors::deserialize(&bytes).expect("whole");
     let kept: BTreeMap<String, _> =
@@ -145,7 +146,7 @@ fn a_checkpoint_without_one_tensor_is_refused_by_its_name() {
     let folder = tiny.checkpoint("run", 4);
     let cases = [
         ("weights", "final_norm.gain", "`final_norm.gain`"),
-        ("experts", "layers.1.moe.experts.w_up@0..8", "`layers.1.moe.experts.w_up`"),
+        ("experts-0-of-1", "layers.1.moe.experts.w_up@0..8", "`layers.1.moe.experts.w_up`"),
         ("optimizer", "layers.0.attention.w_q.momentum", "`layers.0.attention.w_q.momentum`"),
         ("optimizer", "head.weight.v", "`head.weight.v`"),
         ("balance", "1", "layer 1"),
@@ -157,14 +158,8 @@ fn a_checkpoint_without_one_tensor_is_refused_by_its_name() {
         // As a writer that forgot the tensor would have left it: sealed, so not found as damage.
         let manifest = Manifest::read(&folder).expect("a manifest");
         let Bench { config, data, mut state, device } = Bench::new(tiny.config(&[]));
-        let restored = checkpoint::load::restore(
-            &folder,
-            &manifest,
-            &config,
-            &data.digest,
-            &device,
-            &mut state,
-        );
+        let from = Source { path: &folder, manifest: &manifest, experts: 0..8 };
+        let restored = checkpoint::load::restore(&from, &config, &data.digest, &device, &mut state);
         let error = restored.expect_err(tensor).to_string();
         assert!(error.contains(named), "{tensor}: {error}");
         assert_eq!(state.step, 0, "{tensor}: the state counts as restored");

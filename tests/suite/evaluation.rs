@@ -2,6 +2,7 @@
 
 use fulmar::data::Batch;
 use fulmar::ep::Local;
+use fulmar::ep::transport::Group;
 use fulmar::eval::{ModelScorer, TokenBigram, evaluate};
 use fulmar::train::state;
 use fulmar_tests::compare::assert_within;
@@ -18,7 +19,7 @@ fn an_evaluation_does_not_depend_on_the_rows_of_a_batch() {
     let scorer = ModelScorer::new(&model, &dispatcher, &bench.device);
     let report = |batch_rows| {
         let nats = |batch: &Batch| scorer.nats(batch);
-        evaluate(&bench.data.heldout, batch_rows, 0, nats).expect("an evaluation")
+        evaluate(&bench.data.heldout, batch_rows, 0, &Group::solo(), nats).expect("an evaluation")
     };
     let one = report(1);
     assert_eq!(one.domains.keys().collect::<Vec<_>>(), ["prose", "verse"]);

@@ -2,11 +2,21 @@
 
 mod process;
 mod tiny;
+mod toy;
 
 mod bad_input;
+mod capacity;
 mod checkpoints;
 mod evaluation;
 mod exactness;
 mod licences;
 mod not_finite;
+mod ranks;
+mod ranks_bf16;
+mod ranks_checkpoints;
+mod ranks_failure;
+mod ranks_recipes;
+mod ranks_runs;
 mod recipes;
+mod sequence_balance;
+mod soak;

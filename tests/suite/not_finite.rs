@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use burn::tensor::TensorData;
+use fulmar::ep::World;
 use fulmar::model::{ModelInput, weights};
 use fulmar::prelude::*;
 use fulmar::train::checkpoint;
+use fulmar::train::checkpoint::save::Run;
 
 use crate::tiny::{Bench, Tiny, logged};
 
@@ -65,7 +67,8 @@ fn a_run_logs_skipped_steps_and_stops_after_the_allowed_number() {
     bench.step();
     poison(&mut bench, "head.weight", f32::NAN);
     let out = tiny.path("poisoned");
-    checkpoint::save(&out, &config, &bench.data.digest, &bench.state).expect("saved");
+    let run_of = Run { folder: &out, config: &config, data: &bench.data.digest };
+    checkpoint::save(&run_of, &bench.state, &World::solo()).expect("saved");
 
     let mut options = tiny.options("poisoned");
     options.resume = true;

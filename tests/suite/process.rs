@@ -4,7 +4,7 @@
 //! asks first whether it is that second process.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 
 const FOLDER: &str = "FULMAR_SUITE_FOLDER";
 
@@ -13,17 +13,22 @@ pub(crate) fn handed_over() -> Option<PathBuf> {
     std::env::var_os(FOLDER).map(PathBuf::from)
 }
 
-/// Runs `test` (as libtest names it) in a fresh process and returns what it printed.
+/// Runs `test` (as libtest names it) in a fresh process and returns how that ended.
+pub(crate) fn start(test: &str, folder: &Path) -> Output {
+    let program = std::env::current_exe().expect("the path of this test binary");
+    Command::new(program)
+        .args(["--exact", test, "--nocapture", "--include-ignored"])
+        .env(FOLDER, folder)
+        .output()
+        .expect("the test binary starts")
+}
+
+/// Runs `test` in a fresh process and returns what it printed.
 ///
 /// # Panics
 /// If the second process fails, with all that it printed.
 pub(crate) fn again(test: &str, folder: &Path) -> String {
-    let program = std::env::current_exe().expect("the path of this test binary");
-    let output = Command::new(program)
-        .args(["--exact", test, "--nocapture"])
-        .env(FOLDER, folder)
-        .output()
-        .expect("the test binary starts");
+    let output = start(test, folder);
     let text =
         [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
     let text = text.concat();

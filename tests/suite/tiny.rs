@@ -1,9 +1,10 @@
 //! A run of seconds: a model of two narrow layers on a dozen documents.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use fulmar::data::Batch;
-use fulmar::ep::Local;
+use fulmar::ep::{Local, World};
 use fulmar::train::assemble::{self, RunData};
 use fulmar::train::checkpoint;
 use fulmar::train::state::{self, TrainState};
@@ -87,7 +88,13 @@ pub(crate) fn config_in(folder: &Path, overrides: &[&str]) -> RunConfig {
 }
 
 pub(crate) fn options_in(folder: &Path, out: &str) -> RunOptions {
-    RunOptions { out: folder.join(out), device: DeviceChoice::Cpu, resume: false, stop_after: None }
+    RunOptions {
+        out: folder.join(out),
+        device: DeviceChoice::Cpu,
+        resume: false,
+        stop_after: None,
+        samples: false,
+    }
 }
 
 /// Twelve documents of two domains; the words follow from the document's number.
@@ -114,7 +121,7 @@ impl Bench {
     pub(crate) fn new(config: RunConfig) -> Self {
         let device = fulmar::train::device::open(DeviceChoice::Cpu).expect("a CPU").device;
         let data = assemble::data(&config).expect("a readable corpus");
-        let state = TrainState::new(&config, &device).expect("a valid model");
+        let state = TrainState::new(&config, &World::solo(), &device).expect("a valid model");
         Self { config, data, state, device }
     }
 
@@ -127,13 +134,9 @@ impl Bench {
     pub(crate) fn step(&mut self) -> StepReport {
         let batch = self.batch();
         let factor = self.config.schedule.factor(self.state.step);
-        let context = StepContext {
-            dispatcher: &Local::new(self.config.model.num_experts),
-            balancing: &state::balancing(&self.config),
-            z_loss: self.config.model.z_loss,
-            micro_rows: self.config.batch.micro_rows() as usize,
-            device: &self.device,
-        };
+        let (world, dispatcher) = (World::solo(), Local::new(self.config.model.num_experts));
+        let balancing = state::balancing(&self.config);
+        let context = StepContext::new(&self.config, &world, &dispatcher, &balancing, &self.device);
         let rates = self.state.optimizer.rates(factor, 0.0);
         self.state.step(&batch, rates, &context).expect("a step")
     }
@@ -158,11 +161,21 @@ pub(crate) fn steps_from(run: &Path, first: u64) -> Vec<Metrics> {
     lines
 }
 
-/// Fails unless the named files of two checkpoints have the same bytes.
+/// Fails unless two checkpoints have the same files of tensors, byte for byte: weights, experts,
+/// moments and balance.
 pub(crate) fn assert_same_files(left: &Path, right: &Path) {
-    for name in ["weights", "experts", "optimizer", "balance"] {
+    let names = |folder: &Path| -> BTreeSet<String> {
+        let files =
+            std::fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+        let names =
+            files.map(|file| file.expect("listed").file_name().to_string_lossy().into_owned());
+        names.filter(|name| name.ends_with(".safetensors")).collect()
+    };
+    assert_eq!(names(left), names(right));
+    assert!(names(left).len() >= 4, "{:?}", names(left));
+    for name in names(left) {
         let read = |folder: &Path| {
-            let path = folder.join(format!("{name}.safetensors"));
+            let path = folder.join(&name);
             std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
         };
         let (left, right) = (read(left), read(right));

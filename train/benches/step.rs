@@ -13,7 +13,8 @@ use std::time::Instant;
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use fulmar_data::Batch;
-use fulmar_ep::Local;
+use fulmar_ep::transport::Group;
+use fulmar_ep::{Local, World};
 use fulmar_kernels::attention::{AttentionOptions, attention};
 use fulmar_kernels::combine_weights::combine_weights;
 use fulmar_kernels::cross_entropy::cross_entropy;
@@ -94,20 +95,15 @@ struct WholeStep<'a> {
 impl<'a> WholeStep<'a> {
     fn new(config: &'a RunConfig) -> Self {
         let device = Device::flex();
-        let state = TrainState::new(config, &device).expect("state");
+        let state = TrainState::new(config, &World::solo(), &device).expect("state");
         Self { config, state, batch: batch(&config.model), device }
     }
 
     fn once(&mut self) {
         let dispatcher = Local::new(self.config.model.num_experts);
         let balancing = balancing(self.config);
-        let context = StepContext {
-            dispatcher: &dispatcher,
-            balancing: &balancing,
-            z_loss: self.config.model.z_loss,
-            micro_rows: ROWS,
-            device: &self.device,
-        };
+        let world = World::solo();
+        let context = StepContext::new(self.config, &world, &dispatcher, &balancing, &self.device);
         let rates = self.state.optimizer.rates(0.5, 0.1);
         let report = self.state.step(&self.batch, rates, &context).expect("step");
         assert!(report.updated, "a step on random tokens is finite");
@@ -124,7 +120,7 @@ impl<'a> WholeStep<'a> {
         for _ in 0..=repeats {
             let gradients = Gradients::of_weights(&model);
             let started = Instant::now();
-            model = optimizer.step(model, gradients, rates).expect("update");
+            model = optimizer.step(model, gradients, rates, &Group::solo()).expect("update");
             secs.push(started.elapsed().as_secs_f64());
         }
         // The first update allocates the moments.

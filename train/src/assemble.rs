@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fulmar_data::{EvalRows, MixtureConfig, RowSource, Source, Store, Tokenizer, corpus};
+use fulmar_ep::World;
 
 use crate::config::{DataConfig, RunConfig};
 use crate::error::TrainError;
@@ -23,12 +24,30 @@ pub struct RunData {
     pub bytes_per_token: f64,
 }
 
+/// As [`data`] on one of several ranks: the first builds and says what is missing, the others open
+/// what it has built.
+///
+/// # Errors
+/// As [`data`], and if a peer is lost.
+pub fn data_of_rank(config: &RunConfig, world: &World) -> Result<RunData, TrainError> {
+    let first = if world.is_first() { Some(data(config)?) } else { None };
+    world.all.barrier("token store")?;
+    match first {
+        Some(data) => Ok(data),
+        None => open(config, &|_| {}),
+    }
+}
+
 /// Opens or builds tokenizer, stores and mixture.
 ///
 /// # Errors
 /// Names the file or field: unreadable sources, a store of another tokenizer, a vocabulary larger
 /// than the model's, weights of cells that do not exist.
 pub fn data(config: &RunConfig) -> Result<RunData, TrainError> {
+    open(config, &|line| println!("{line}"))
+}
+
+fn open(config: &RunConfig, say: &dyn Fn(String)) -> Result<RunData, TrainError> {
     let data = &config.data;
     let tokenizer = match &data.tokenizer {
         Some(path) => Tokenizer::from_file(path)?,
@@ -39,9 +58,10 @@ pub fn data(config: &RunConfig) -> Result<RunData, TrainError> {
         let rule = format!("at least {vocabulary}, the vocabulary of the tokenizer");
         return Err(TrainError::config("model.vocab_size", model, rule));
     }
-    let store = store(data, &tokenizer, data.store.as_deref(), &data.sources, corpus::train)?;
+    let opener = Opener { data, tokenizer: &tokenizer, say };
+    let store = opener.store(data.store.as_deref(), &data.sources, corpus::train)?;
     let heldout = data.heldout_store.as_deref();
-    let heldout = self::store(data, &tokenizer, heldout, &data.heldout, corpus::heldout)?;
+    let heldout = opener.store(heldout, &data.heldout, corpus::heldout)?;
     let seq_len = config.model.max_seq_len;
     let mixture = match &data.stages {
         Some(stages) => MixtureConfig { block_rows: data.block_rows, stages: stages.clone() },
@@ -55,33 +75,48 @@ pub fn data(config: &RunConfig) -> Result<RunData, TrainError> {
     Ok(RunData { tokenizer, rows: Arc::new(rows), heldout, digest, bytes_per_token })
 }
 
-/// A store made before, or one of `files`, or one of the shipped corpus.
-fn store(
-    data: &DataConfig,
-    tokenizer: &Tokenizer,
-    made: Option<&Path>,
-    files: &[std::path::PathBuf],
-    shipped: fn() -> Source,
-) -> Result<Store, TrainError> {
-    if let Some(path) = made {
-        let store = Store::open(path)?;
-        store.require_tokenizer(tokenizer.digest())?;
-        return Ok(store);
-    }
-    let sources =
-        if files.is_empty() { vec![shipped()] } else { files.iter().map(Source::file).collect() };
-    let names: Vec<&str> = sources.iter().map(Source::name).collect();
-    println!("store of {}: opened or built in {}", names.join(", "), data.cache.display());
-    let (store, _) = fulmar_data::build_or_open(&sources, tokenizer, data.marks, &data.cache)?;
-    report_ledgers(&store);
-    Ok(store)
+/// What stores are opened with.
+struct Opener<'a> {
+    data: &'a DataConfig,
+    tokenizer: &'a Tokenizer,
+    say: &'a dyn Fn(String),
 }
 
-/// Documents that were left out are counted, and the count is said.
-fn report_ledgers(store: &Store) {
-    for source in &store.manifest().sources {
-        if source.ledger.empty > 0 {
-            println!("{}: {} empty documents left out", source.name, source.ledger.empty);
+impl Opener<'_> {
+    /// A store made before, or one of `files`, or one of the shipped corpus.
+    fn store(
+        &self,
+        made: Option<&Path>,
+        files: &[std::path::PathBuf],
+        shipped: fn() -> Source,
+    ) -> Result<Store, TrainError> {
+        if let Some(path) = made {
+            let store = Store::open(path)?;
+            store.require_tokenizer(self.tokenizer.digest())?;
+            return Ok(store);
+        }
+        let sources = if files.is_empty() {
+            vec![shipped()]
+        } else {
+            files.iter().map(Source::file).collect()
+        };
+        let names: Vec<&str> = sources.iter().map(Source::name).collect();
+        let cache = &self.data.cache;
+        let names = names.join(", ");
+        (self.say)(format!("store of {names}: opened or built in {}", cache.display()));
+        let marks = self.data.marks;
+        let (store, _) = fulmar_data::build_or_open(&sources, self.tokenizer, marks, cache)?;
+        self.report_ledgers(&store);
+        Ok(store)
+    }
+
+    /// Documents that were left out are counted, and the count is said.
+    fn report_ledgers(&self, store: &Store) {
+        for source in &store.manifest().sources {
+            if source.ledger.empty > 0 {
+                let (name, empty) = (&source.name, source.ledger.empty);
+                (self.say)(format!("{name}: {empty} empty documents left out"));
+            }
         }
     }
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::TrainError;
 use crate::optim::{OptimizerConfig, Peaks, Schedule};
+use crate::parallel::ParallelConfig;
 
 /// Everything that decides what a run computes, and where it leaves its traces.
 ///
@@ -55,16 +56,10 @@ pub struct RunConfig {
 pub struct BatchConfig {
     /// Rows of the global batch; each has `model.max_seq_len` tokens.
     pub rows: u64,
-    /// Rows of one forward pass; must divide `rows`. All of them when absent.
+    /// Rows of one forward pass of a rank; must divide the rank's share of `rows`, which it is
+    /// when absent.
     #[serde(default)]
     pub micro_rows: Option<u64>,
-}
-
-impl BatchConfig {
-    /// Rows of one forward pass.
-    pub fn micro_rows(&self) -> u64 {
-        self.micro_rows.unwrap_or(self.rows)
-    }
 }
 
 /// What is read (SPEC section 5). Without sources, the corpus that ships with the project.
@@ -104,34 +99,6 @@ impl Default for DataConfig {
             block_rows: DEFAULT_BLOCK_ROWS,
             stages: None,
         }
-    }
-}
-
-/// How bytes travel between shards.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Transport {
-    /// Every expert on one shard; nothing travels.
-    Local,
-}
-
-/// How ranks share the work.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct ParallelConfig {
-    /// Copies of the model that share the batch.
-    pub replicas: u64,
-    /// Shards that share the experts of a replica.
-    pub shards: u64,
-    /// Neighbouring ranks that share a row.
-    pub context: u64,
-    /// How rows reach experts on other shards.
-    pub transport: Transport,
-}
-
-impl Default for ParallelConfig {
-    fn default() -> Self {
-        Self { replicas: 1, shards: 1, context: 1, transport: Transport::Local }
     }
 }
 
@@ -212,6 +179,16 @@ impl RunConfig {
         self.tokens_per_step() * self.schedule.steps
     }
 
+    /// Rows of a step that each rank takes.
+    pub fn rows_per_rank(&self) -> u64 {
+        self.batch.rows / self.parallel.num_ranks()
+    }
+
+    /// Rows of one forward pass of a rank.
+    pub fn micro_rows(&self) -> u64 {
+        self.batch.micro_rows.unwrap_or(self.rows_per_rank())
+    }
+
     /// Peak rates and constants of the optimizer.
     pub fn peaks(&self) -> Peaks {
         let (tokens, per_step) = (self.total_tokens(), self.tokens_per_step());
@@ -232,8 +209,8 @@ impl RunConfig {
         self.model.validate()?;
         self.schedule.validate()?;
         self.optimizer.validate()?;
+        self.parallel.validate(self.model.num_experts)?;
         self.batch_divides()?;
-        self.one_rank()?;
         if self.name.is_empty() || self.name.contains(['/', '\\']) {
             return Err(TrainError::config("name", format!("{:?}", self.name), "a file name"));
         }
@@ -254,25 +231,18 @@ impl RunConfig {
     }
 
     fn batch_divides(&self) -> Result<(), TrainError> {
-        let (rows, micro) = (self.batch.rows, self.batch.micro_rows());
-        if rows == 0 {
-            return Err(TrainError::config("batch.rows", rows, "at least 1"));
+        let (rows, ranks) = (self.batch.rows, self.parallel.num_ranks());
+        if rows == 0 || !rows.is_multiple_of(ranks) {
+            let rule = match ranks {
+                1 => "at least 1".to_owned(),
+                _ => format!("a multiple of {ranks}, so that each rank takes whole rows"),
+            };
+            return Err(TrainError::config("batch.rows", rows, rule));
         }
+        let (rows, micro) = (self.rows_per_rank(), self.micro_rows());
         if micro == 0 || !rows.is_multiple_of(micro) {
-            let rule = format!("a divisor of `batch.rows` = {rows}");
+            let rule = format!("a divisor of the {rows} rows that a rank takes");
             return Err(TrainError::config("batch.micro_rows", micro, rule));
-        }
-        Ok(())
-    }
-
-    fn one_rank(&self) -> Result<(), TrainError> {
-        let ParallelConfig { replicas, shards, context, .. } = self.parallel;
-        let axes = [("replicas", replicas), ("shards", shards), ("context", context)];
-        for (axis, size) in axes {
-            if size != 1 {
-                let rule = "1: the `local` transport runs on one rank";
-                return Err(TrainError::config(format!("parallel.{axis}"), size, rule));
-            }
         }
         Ok(())
     }

@@ -2,25 +2,34 @@
 
 pub mod cli;
 pub mod config;
+pub mod parallel;
 pub mod recipe;
 
+mod accumulate;
+pub mod layer_report;
 pub mod optim;
 pub mod state;
 pub mod step;
 
 pub mod assemble;
+pub mod capacity;
 pub mod checkpoint;
+mod compare_weights;
 pub mod device;
+pub mod launch;
 pub mod plan;
 pub mod plot;
 pub mod report;
 pub mod run;
+pub mod samples;
 pub mod telemetry;
 mod training_loop;
 
 mod error;
 
+pub use compare_weights::compare_weights;
 pub use config::RunConfig;
 pub use device::DeviceChoice;
 pub use error::TrainError;
+pub use parallel::ParallelConfig;
 pub use run::{RunOptions, RunSummary, run};

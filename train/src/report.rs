@@ -1,32 +1,27 @@
 //! The last words of a run: what was learned, how fast, and where everything lies.
 
-use fulmar_ep::Local;
-use fulmar_eval::generate::{Sampling, generate};
-use fulmar_eval::{EvalReport, ModelScorer};
+use fulmar_eval::EvalReport;
 
 use crate::config::RunConfig;
 use crate::error::TrainError;
 use crate::plan::grouped;
 use crate::run::{RunOptions, RunSummary};
-use crate::state;
+use crate::samples::{Sample, TEMPERATURE};
 use crate::{plot, telemetry::console};
 
-/// What continuations begin with; openings that the shipped corpus resembles.
-const PROMPTS: [&str; 3] = ["And the Lord said unto ", "My lord, I ", "Enter the King"];
-/// New tokens of a continuation.
-const NEW_TOKENS: usize = 48;
-/// Below 1, so that a small model's unlikely tokens do not drown the likely ones.
-const TEMPERATURE: f32 = 0.8;
-
-/// Prints table, loss plot, samples and places, and draws `loss.svg`.
+/// Prints table, loss plot, samples and places, and draws `loss.svg`; nothing on any but the first
+/// rank.
 ///
 /// # Errors
-/// If the picture cannot be written or a forward pass fails.
+/// If the picture cannot be written.
 pub fn print(
     config: &RunConfig,
     options: &RunOptions,
     summary: &RunSummary,
 ) -> Result<(), TrainError> {
+    if !summary.first_rank {
+        return Ok(());
+    }
     println!("\n{}", run_table(config, summary));
     println!("{}", heldout_table(&summary.heldout, summary.bigram.as_ref()));
     println!("{}", load_table(summary));
@@ -35,7 +30,9 @@ pub fn print(
         println!("training loss by step (mean of 10)\n{curve}");
         plot::svg(&summary.losses, &options.out.join("loss.svg"))?;
     }
-    print_samples(config, summary)?;
+    if !summary.samples.is_empty() {
+        print_samples(&summary.samples);
+    }
     println!("log         {}", summary.log.display());
     if !summary.losses.is_empty() {
         println!("loss plot   {}", options.out.join("loss.svg").display());
@@ -114,25 +111,10 @@ fn load_table(summary: &RunSummary) -> String {
     text + &format!("  entropy of equal loads is {:.4}\n", (uniform as f64).ln())
 }
 
-fn print_samples(config: &RunConfig, summary: &RunSummary) -> Result<(), TrainError> {
-    let dispatcher = Local::new(config.model.num_experts);
-    let model = summary.state.evaluation_model(&state::balancing(config));
-    let scorer = ModelScorer::new(&model, &dispatcher, &summary.device.device);
-    let tokenizer = &summary.data.tokenizer;
+fn print_samples(samples: &[Sample]) {
     println!("samples at temperature {TEMPERATURE}");
-    for (index, prompt) in PROMPTS.iter().enumerate() {
-        let mut ids = vec![tokenizer.bos_id()];
-        ids.extend(tokenizer.encode(prompt)?);
-        let sampling = Sampling {
-            max_new_tokens: NEW_TOKENS,
-            temperature: TEMPERATURE,
-            seed: config.seed + index as u64,
-            seq_len: config.model.max_seq_len,
-            end_id: tokenizer.eos_id(),
-        };
-        let text = tokenizer.decode(&generate(&scorer, &ids, &sampling)?)?;
+    for Sample { prompt, text } in samples {
         println!("  {prompt}|{}", text.replace('\n', "\n    "));
     }
     println!();
-    Ok(())
 }

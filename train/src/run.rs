@@ -2,18 +2,20 @@
 
 use std::path::PathBuf;
 
-use burn::tensor::Device;
+use fulmar_ep::World;
 use fulmar_eval::EvalReport;
 
 use crate::assemble::{self, RunData};
-use crate::checkpoint;
+use crate::checkpoint::{self, Manifest};
 use crate::config::RunConfig;
 use crate::device::{self, DeviceChoice, OpenDevice};
 use crate::error::TrainError;
+use crate::launch::on_ranks;
+use crate::samples::Sample;
 use crate::state::TrainState;
 use crate::step::StepReport;
 use crate::telemetry::jsonl::LOG_FILE;
-use crate::training_loop::TrainingLoop;
+use crate::training_loop::{Assembled, TrainingLoop};
 
 /// How a run is started; what it computes is in its [`RunConfig`].
 #[derive(Debug, Clone)]
@@ -26,11 +28,15 @@ pub struct RunOptions {
     pub resume: bool,
     /// Stop after this many completed updates instead of at the schedule's end.
     pub stop_after: Option<u64>,
+    /// Let the model write a few continuations at the end.
+    pub samples: bool,
 }
 
 /// What a run leaves behind for its last words.
 #[derive(Debug)]
 pub struct RunSummary {
+    /// Whether this is the first rank's, which speaks for all.
+    pub first_rank: bool,
     /// The state at the end.
     pub state: TrainState,
     /// What was read.
@@ -45,6 +51,8 @@ pub struct RunSummary {
     pub heldout: EvalReport,
     /// The bigram on the held-out text, if it was counted.
     pub bigram: Option<EvalReport>,
+    /// Continuations that the model wrote, if asked for.
+    pub samples: Vec<Sample>,
     /// Seconds in training steps.
     pub train_secs: f64,
     /// Steps taken in this attempt.
@@ -65,33 +73,92 @@ impl RunSummary {
     }
 }
 
-/// Runs `config` to its end or to `options.stop_after`.
+/// Runs `config` to its end or to `options.stop_after`, on all its ranks; the summary is that of
+/// the first rank of this process.
 ///
 /// # Errors
 /// Before anything is written: a broken rule, a missing device, data that cannot be read, or a
 /// folder that holds another run. Later: a step that is not finite, a file that cannot be written.
+/// Of several ranks, the first cause, with the rank's number.
 pub fn run(config: &RunConfig, options: &RunOptions) -> Result<RunSummary, TrainError> {
     config.validate()?;
     let end = end_of(config, options)?;
+    on_ranks(config, |world| run_rank(config, options, end, world))
+}
+
+fn run_rank(
+    config: &RunConfig,
+    options: &RunOptions,
+    end: u64,
+    world: &World,
+) -> Result<RunSummary, TrainError> {
     let device = device::open(options.device)?;
-    println!("device: {}", device.name);
-    let found = checkpoint::newest(&options.out)?;
-    refuse_to_overwrite(&found, options)?;
-    let data = assemble::data(config)?;
-    let mut state = TrainState::new(config, &device.device)?;
-    resume(&found, config, &data, &device.device, options, &mut state)?;
-    if state.step >= end {
-        println!("no step to take: the run ends at step {end}");
+    let newest = newest_for_all(options, world)?;
+    let data = assemble::data_of_rank(config, world)?;
+    let mut state = TrainState::new(config, world, &device.device)?;
+    if let Some((path, manifest)) = newest.filter(|_| options.resume) {
+        let experts = world.experts(config.model.num_experts);
+        let from = checkpoint::load::Source { path: &path, manifest: &manifest, experts };
+        checkpoint::load::restore(&from, config, &data.digest, &device.device, &mut state)?;
+        if world.is_first() {
+            println!("resumed from {} (step {})", path.display(), state.step);
+        }
     }
-    describe(config, &data, &state);
+    if world.is_first() {
+        println!("device: {}", device.name);
+        if state.step >= end {
+            println!("no step to take: the run ends at step {end}");
+        }
+        describe(config, &data, &state);
+        write_identity(config, options, &state)?;
+    }
+    TrainingLoop::new(config, options, world, Assembled { device, data, state }, end)?.run()
+}
+
+/// Recipe and optimizer table into the run's folder.
+fn write_identity(
+    config: &RunConfig,
+    options: &RunOptions,
+    state: &TrainState,
+) -> Result<(), TrainError> {
     let recipe = options.out.join(checkpoint::RECIPE);
     std::fs::create_dir_all(&options.out).map_err(TrainError::io("create", &options.out))?;
     std::fs::write(&recipe, crate::recipe::to_toml(config))
         .map_err(TrainError::io("write", &recipe))?;
     let table = options.out.join("optimizer_table.txt");
     std::fs::write(&table, state.optimizer.table().to_string())
-        .map_err(TrainError::io("write", &table))?;
-    TrainingLoop::new(config, &options.out, device, data, state, end)?.run()
+        .map_err(TrainError::io("write", &table))
+}
+
+/// The newest whole checkpoint as the first rank sees it; all others confirm its manifest.
+///
+/// Ranks that look for themselves may find different ones while a folder is being written.
+fn newest_for_all(
+    options: &RunOptions,
+    world: &World,
+) -> Result<Option<(PathBuf, Manifest)>, TrainError> {
+    let mut found = None;
+    if world.is_first() {
+        let newest = checkpoint::newest(&options.out)?;
+        refuse_to_overwrite(&newest, options)?;
+        say_what_was_found(&newest, options);
+        found = newest.newest;
+    }
+    let step = found.as_ref().map_or([0, 0], |(_, manifest)| [1, manifest.step]);
+    let chosen = world.all.gather_u64("checkpoint", &step)?.swap_remove(0);
+    if chosen[0] == 0 {
+        return Ok(None);
+    }
+    let (path, manifest) = match found {
+        Some(found) => found,
+        None => {
+            let path = checkpoint::step_folder(&options.out, chosen[1]);
+            let manifest = Manifest::read(&path)?;
+            (path, manifest)
+        }
+    };
+    world.all.agree("manifest of the checkpoint", manifest.digest())?;
+    Ok(Some((path, manifest)))
 }
 
 fn end_of(config: &RunConfig, options: &RunOptions) -> Result<u64, TrainError> {
@@ -120,28 +187,16 @@ fn refuse_to_overwrite(found: &checkpoint::Found, options: &RunOptions) -> Resul
     Err(TrainError::checkpoint(&options.out, format!("the folder holds {holds}; {advice}")))
 }
 
-fn resume(
-    found: &checkpoint::Found,
-    config: &RunConfig,
-    data: &RunData,
-    device: &Device,
-    options: &RunOptions,
-    state: &mut TrainState,
-) -> Result<(), TrainError> {
+fn say_what_was_found(found: &checkpoint::Found, options: &RunOptions) {
     if !options.resume {
-        return Ok(());
+        return;
     }
     for reason in &found.rejected {
         println!("passed over: {reason}");
     }
-    match &found.newest {
-        Some((path, manifest)) => {
-            checkpoint::load::restore(path, manifest, config, &data.digest, device, state)?;
-            println!("resumed from {} (step {})", path.display(), state.step);
-        }
-        None => println!("no whole checkpoint in {}: starting from zero", options.out.display()),
+    if found.newest.is_none() {
+        println!("no whole checkpoint in {}: starting from zero", options.out.display());
     }
-    Ok(())
 }
 
 fn describe(config: &RunConfig, data: &RunData, state: &TrainState) {
@@ -154,6 +209,15 @@ fn describe(config: &RunConfig, data: &RunData, state: &TrainState) {
         model.num_experts,
         model.num_experts_per_token,
     );
+    if config.parallel.num_ranks() > 1 {
+        let parallel = &config.parallel;
+        let (replicas, shards) = (parallel.replicas, parallel.shards);
+        println!(
+            "ranks: {replicas} x {shards} (replicas x shards), {} experts each; exchange {}",
+            model.num_experts / shards,
+            parallel.dispatch_at(state.step).name(),
+        );
+    }
     let manifest = data.rows.store().manifest();
     println!(
         "data: {} tokens in {} documents, {:.2} bytes a token; {} held-out documents",

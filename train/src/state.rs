@@ -1,9 +1,12 @@
 //! What a run is between two steps.
 
+use std::collections::BTreeMap;
+
 use burn::tensor::Device;
+use fulmar_ep::World;
 use fulmar_model::moe::quantile::{MarginRange, QuantileBalancing};
 use fulmar_model::role::Roles;
-use fulmar_model::{Transformer, weights};
+use fulmar_model::{Role, RoleTable, Transformer, weights};
 
 use crate::config::RunConfig;
 use crate::error::TrainError;
@@ -26,14 +29,17 @@ pub struct TrainState {
 }
 
 impl TrainState {
-    /// The state before the first step.
+    /// The state of a rank of `world` before the first step.
     ///
     /// # Errors
     /// If the configuration breaks a rule or a parameter has no role.
-    pub fn new(config: &RunConfig, device: &Device) -> Result<Self, TrainError> {
+    pub fn new(config: &RunConfig, world: &World, device: &Device) -> Result<Self, TrainError> {
         let device = device.clone().autodiff();
-        let model = Transformer::new(&config.model, config.seed, &device)?;
-        let table = OptimizerTable::new(&model.roles(), &weights::shapes(&model))?;
+        let experts = world.experts(config.model.num_experts);
+        let model = Transformer::of_shard(&config.model, config.seed, experts, &device)?;
+        let roles = model.roles();
+        let shapes = global_shapes(&roles, weights::shapes(&model), config.model.num_experts);
+        let table = OptimizerTable::new(&roles, &shapes)?;
         let optimizer = Optimizer::new(table, config.optimizer.clone(), config.peaks());
         Ok(Self { model, optimizer, pending: Vec::new(), step: 0, batches: 0 })
     }
@@ -44,10 +50,24 @@ impl TrainState {
     }
 }
 
-/// The balancing of a run: one pass over the step's margins where one micro-batch sees them all,
-/// else the aligned grid.
+/// The balancing of a run: one pass over the step's margins where one micro-batch of each rank sees
+/// them all, else the aligned grid.
 pub fn balancing(config: &RunConfig) -> QuantileBalancing {
-    let one_pass = config.batch.micro_rows() == config.batch.rows;
+    let one_pass = config.micro_rows() == config.rows_per_rank();
     let range = if one_pass { MarginRange::OnePass } else { MarginRange::Grid };
     QuantileBalancing { bins: config.model.quantile_bins, range }
+}
+
+/// Shapes over all shards: a stack has every expert, whichever of them are here.
+fn global_shapes(
+    roles: &RoleTable,
+    mut shapes: BTreeMap<String, Vec<usize>>,
+    num_experts: usize,
+) -> BTreeMap<String, Vec<usize>> {
+    for (path, shape) in &mut shapes {
+        if roles.get(path) == Some(Role::ExpertStack) {
+            shape[0] = num_experts;
+        }
+    }
+    shapes
 }

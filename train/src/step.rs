@@ -1,43 +1,75 @@
 //! One training step, in the order of SPEC section 4: pending balance to bias, forward and
 //! backward, finiteness, update, new pending balance.
 
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::Device;
 use fulmar_data::Batch;
-use fulmar_ep::{DispatchCounts, TokenDispatcher};
+use fulmar_ep::transport::TransportError;
+use fulmar_ep::{EpError, TokenDispatcher, World};
 use fulmar_model::moe::balance::Balancing;
 use fulmar_model::moe::quantile::{MarginStats, QuantileBalancing};
 use fulmar_model::moe::router::Router as _;
-use fulmar_model::moe::{LayerStats, RoutingStats};
-use fulmar_model::{ModelError, ModelInput, Transformer};
+use fulmar_model::{ModelError, Transformer};
 
+use crate::accumulate::{Sums, accumulate};
+use crate::config::RunConfig;
 use crate::error::TrainError;
+use crate::layer_report::LayerReport;
 use crate::optim::{Gradients, StepRates};
 use crate::state::TrainState;
 
 /// What a step needs beside the state and the batch.
 #[derive(Debug)]
 pub struct StepContext<'a, D> {
+    /// The ranks that take the step together.
+    pub world: &'a World,
     /// Carries rows to experts and back.
     pub dispatcher: &'a D,
     /// Balances experts.
     pub balancing: &'a QuantileBalancing,
     /// Weight of mean(logsumexp^2) in the loss.
     pub z_loss: f64,
-    /// Rows of one forward pass.
+    /// Weight of the sequence balance loss; the model returns one where this is above 0.
+    pub sequence_balance_loss: f64,
+    /// Rows of one forward pass of this rank.
     pub micro_rows: usize,
     /// The device of the model.
     pub device: &'a Device,
 }
 
+impl<'a, D> StepContext<'a, D> {
+    /// The context of every step of a run in which `dispatcher` carries rows.
+    pub fn new(
+        config: &RunConfig,
+        world: &'a World,
+        dispatcher: &'a D,
+        balancing: &'a QuantileBalancing,
+        device: &'a Device,
+    ) -> Self {
+        Self {
+            world,
+            dispatcher,
+            balancing,
+            z_loss: config.model.z_loss,
+            sequence_balance_loss: config.model.sequence_balance_loss,
+            micro_rows: config.micro_rows() as usize,
+            device,
+        }
+    }
+}
+
 /// What a step found out.
 #[derive(Debug, Clone)]
 pub struct StepReport {
-    /// Cross-entropy plus weighted z-loss, over all scored positions of the batch.
+    /// Cross-entropy plus weighted z-loss, over all scored positions of the batch. What balances
+    /// sequences is trained on too, but is no part of this: losses of runs stay comparable.
     pub loss: f64,
     /// Mean cross-entropy.
     pub cross_entropy: f64,
     /// Mean of logsumexp^2, before its weight.
     pub z: f64,
+    /// Sequence balance loss, summed over layers and averaged over rows, before its weight; where
+    /// it is trained on.
+    pub sequence_balance: Option<f64>,
     /// Norm of the gradient over all parameters.
     pub grad_norm: f64,
     /// One entry a layer.
@@ -48,26 +80,10 @@ pub struct StepReport {
     pub updated: bool,
 }
 
-/// One layer over the whole step.
-#[derive(Debug, Clone)]
-pub struct LayerReport {
-    /// The fate of its assignments.
-    pub counts: DispatchCounts,
-    /// Loads and diagnostics.
-    pub routing: RoutingStats,
-}
-
-/// Sums of one step over its micro-batches.
-struct Sums {
-    scored: f64,
-    cross_entropy: f64,
-    z: f64,
-    layers: Vec<(LayerReport, MarginStats)>,
-}
-
 impl TrainState {
-    /// Takes one step. A step whose loss or gradient is not finite changes nothing but the
-    /// position in the data.
+    /// Takes one step; `batch` is the whole step's, of which each rank takes its own rows. A step
+    /// whose loss or gradient is not finite, on whichever rank, changes nothing but the position
+    /// in the data.
     ///
     /// # Errors
     /// If the exchange fails, or a trained parameter gets no gradient.
@@ -77,39 +93,70 @@ impl TrainState {
         rates: StepRates,
         context: &StepContext<'_, D>,
     ) -> Result<StepReport, TrainError> {
+        let world = context.world;
         let model = self.model.clone().with_pending(context.balancing, &self.pending);
         let bias_range = bias_range(&model);
         let mut gradients = Gradients::default();
-        let sums = match accumulate(&model, batch, context, &mut gradients) {
-            Err(ModelError::Dispatch { source: fulmar_ep::EpError::NotRouted { .. }, .. }) => {
-                self.batches += 1;
-                return Ok(StepReport::not_routed(bias_range));
-            }
-            sums => sums?,
-        };
-        let grad_norm = gradients.norm();
-        let (cross_entropy, z) = (sums.cross_entropy / sums.scored, sums.z / sums.scored);
-        let loss = cross_entropy + context.z_loss * z;
-        let updated = loss.is_finite() && grad_norm.is_finite();
+        let sums = routed(accumulate(&model, batch, context, &mut gradients))?;
         self.batches += 1;
+        // The ranks of another replica know nothing of scores that are not finite here.
+        if world.all.sum_u64("not routed", &[u64::from(sums.is_none())])?[0] > 0 {
+            return Ok(StepReport::not_routed(bias_range));
+        }
+        let sums = sums.expect("every rank has routed");
+
+        let gradients = gradients.over_ranks(self.optimizer.table(), world)?;
+        let grad_norm = gradients.norm_over_ranks(self.optimizer.table(), world)?;
+        let of_rows = sums.sequence_balance;
+        let own = [sums.cross_entropy, sums.z, of_rows.unwrap_or(0.0)];
+        let totals = world.all.sum_f64("loss", &own)?;
+        let scored = batch.num_scored() as f64;
+        let (cross_entropy, z) = (totals[0] / scored, totals[1] / scored);
+        let loss = cross_entropy + context.z_loss * z;
+        let sequence_balance = of_rows.map(|_| totals[2] / batch.num_rows as f64);
+        let updated = loss.is_finite() && grad_norm.is_finite();
+        let (layers, margins): (Vec<_>, Vec<_>) = sums.layers.into_iter().unzip();
         if updated {
-            let pending = self.next_pending(&sums, context.balancing);
-            self.model = self.optimizer.step(model, gradients, rates)?;
+            let pending = self.next_pending(&margins, context)?;
+            self.model = self.optimizer.step(model, gradients, rates, &world.expert)?;
             self.pending = pending;
             self.step += 1;
         }
-        let layers = sums.layers.into_iter().map(|(report, _)| report).collect();
-        Ok(StepReport { loss, cross_entropy, z, grad_norm, layers, bias_range, updated })
+        let layers = LayerReport::over_ranks(layers, &world.all)?;
+        Ok(StepReport {
+            loss,
+            cross_entropy,
+            z,
+            sequence_balance,
+            grad_norm,
+            layers,
+            bias_range,
+            updated,
+        })
+    }
+
+    fn next_pending<D>(
+        &self,
+        margins: &[MarginStats],
+        context: &StepContext<'_, D>,
+    ) -> Result<Vec<Vec<f32>>, TransportError> {
+        let layers = margins.iter().enumerate().map(|(layer, margins)| {
+            let previous = self.pending.get(layer).map_or(&[][..], Vec::as_slice);
+            context.balancing.pending(previous, margins, &context.world.all)
+        });
+        layers.collect()
     }
 }
 
-impl TrainState {
-    fn next_pending(&self, sums: &Sums, balancing: &QuantileBalancing) -> Vec<Vec<f32>> {
-        let layers = sums.layers.iter().enumerate().map(|(layer, (_, margins))| {
-            let previous = self.pending.get(layer).map_or(&[][..], Vec::as_slice);
-            balancing.pending(previous, margins)
-        });
-        layers.collect()
+/// None where a router's scores were not finite, here or on another shard of the replica: all its
+/// shards stop in the same layer.
+fn routed(sums: Result<Sums, ModelError>) -> Result<Option<Sums>, ModelError> {
+    use EpError::{NotRouted, PeerNotRouted};
+    match sums {
+        Err(ModelError::Dispatch { source: NotRouted { .. } | PeerNotRouted { .. }, .. }) => {
+            Ok(None)
+        }
+        sums => sums.map(Some),
     }
 }
 
@@ -121,72 +168,13 @@ impl StepReport {
             loss: unknown,
             cross_entropy: unknown,
             z: unknown,
+            sequence_balance: None,
             grad_norm: unknown,
             layers: Vec::new(),
             bias_range,
             updated: false,
         }
     }
-}
-
-fn accumulate<D: TokenDispatcher>(
-    model: &Transformer,
-    batch: &Batch,
-    context: &StepContext<'_, D>,
-    gradients: &mut Gradients,
-) -> Result<Sums, ModelError> {
-    let scored = batch.num_scored() as f64;
-    let mut sums = Sums { scored, cross_entropy: 0.0, z: 0.0, layers: Vec::new() };
-    for start in (0..batch.num_rows).step_by(context.micro_rows) {
-        let micro = batch.rows(start..batch.num_rows.min(start + context.micro_rows));
-        let output = model.forward(
-            &input(&micro, context.device),
-            context.dispatcher,
-            Some(context.balancing),
-        )?;
-        let (targets, weight) = targets(&micro, context.device);
-        let loss = model.loss(output.hidden, targets, weight, context.z_loss);
-        // A sum over global positions: micro-batches add up to the whole batch's mean.
-        let grads = loss.total.div_scalar(scored).backward();
-        gradients.add(model, grads);
-        sums.cross_entropy += f64::from(loss.cross_entropy_sum.into_scalar::<f32>());
-        sums.z += f64::from(loss.z_sum.into_scalar::<f32>());
-        sums.merge(output.layers, context.balancing);
-    }
-    Ok(sums)
-}
-
-impl Sums {
-    fn merge(&mut self, layers: Vec<LayerStats<MarginStats>>, balancing: &QuantileBalancing) {
-        let layers = layers.into_iter().map(|layer| {
-            let (routing, margins) = layer.training.expect("training observes every layer");
-            (LayerReport { counts: layer.dispatch.counts, routing }, margins)
-        });
-        if self.layers.is_empty() {
-            self.layers = layers.collect();
-            return;
-        }
-        let so_far = std::mem::take(&mut self.layers);
-        let merged =
-            so_far.into_iter().zip(layers).map(|((mut report, margins), (more, other))| {
-                report.counts += more.counts;
-                report.routing.add(&more.routing);
-                (report, balancing.merge(margins, other))
-            });
-        self.layers = merged.collect();
-    }
-}
-
-fn input(batch: &Batch, device: &Device) -> ModelInput {
-    let Batch { tokens, segment_ids, token_valid, .. } = batch.clone();
-    ModelInput::new(tokens, segment_ids, token_valid, [batch.num_rows, batch.seq_len], device)
-}
-
-fn targets(batch: &Batch, device: &Device) -> (Tensor<1, Int>, Tensor<1>) {
-    let len = batch.targets.len();
-    let targets = TensorData::new(batch.targets.clone(), [len]);
-    let weight = TensorData::new(batch.loss_weight.clone(), [len]);
-    (Tensor::from_data(targets, device), Tensor::from_data(weight, device))
 }
 
 fn bias_range(model: &Transformer) -> (f32, f32) {

@@ -10,6 +10,7 @@ mod autodiff;
 mod cpu;
 #[cfg(feature = "cube")]
 mod cube;
+mod label;
 mod wire;
 
 use std::sync::Arc;
@@ -20,8 +21,10 @@ use burn::tensor::Tensor;
 use fulmar_kernels::bridge::Bridge;
 use serde::{Deserialize, Serialize};
 
+pub use label::Label;
+
 use crate::report::WireCounter;
-use crate::transport::{Group, TransportError};
+use crate::transport::Group;
 
 /// The type of rows on the wire.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,8 +52,8 @@ impl Payload {
 pub struct Route {
     /// The ranks that exchange.
     pub group: Group,
-    /// What for, in errors.
-    pub label: &'static str,
+    /// What for, in errors and between peers.
+    pub label: Label,
     /// The type of rows on the wire.
     pub payload: Payload,
     /// Rows for each member, in the order of the input's rows.
@@ -66,7 +69,7 @@ pub struct Route {
 impl Route {
     /// The way back.
     #[must_use]
-    pub fn reversed(self, label: &'static str) -> Self {
+    pub fn reversed(self, label: Label) -> Self {
         Self { label, send_rows: self.recv_rows, recv_rows: self.send_rows, ..self }
     }
 
@@ -89,10 +92,15 @@ impl Route {
 /// `x` [sum of `send_rows`, width], result [sum of `recv_rows`, width].
 ///
 /// # Panics
-/// If `x` does not have the route's rows. Unwinds with a [`TransportError`] if a peer is lost.
+/// If `x` does not have the route's rows. Unwinds with a [`TransportError`](crate::transport::TransportError) if a
+/// peer is lost.
 pub fn exchange(x: Tensor<2>, route: &Route) -> Tensor<2> {
     let (found, needed) = (x.dims()[0], route.send_rows.iter().sum::<usize>());
-    assert_eq!(found, needed, "exchange `{}`: `x` has {found} rows, needed {needed}", route.label);
+    assert_eq!(
+        found, needed,
+        "exchange `{}`: `x` has {found} rows, needed {needed}",
+        route.label.forward
+    );
     Tensor::from_dispatch(Dispatch::exchange_rows(x.into_dispatch(), route.clone()))
 }
 
@@ -109,7 +117,7 @@ pub fn all_gather(x: Tensor<2>, route: &Route) -> Tensor<2> {
     assert_eq!(
         found, needed,
         "all_gather `{}`: `x` has {found} rows, needed {needed}",
-        route.label
+        route.label.forward
     );
     Tensor::from_dispatch(Dispatch::gather_rows(x.into_dispatch(), route.clone()))
 }
@@ -128,15 +136,9 @@ pub fn reduce_scatter(x: Tensor<2>, route: &Route) -> Tensor<2> {
     assert_eq!(
         found, needed,
         "reduce_scatter `{}`: `x` has {found} rows, needed {needed}",
-        route.label
+        route.label.forward
     );
     Tensor::from_dispatch(Dispatch::scatter_rows(x.into_dispatch(), route.clone()))
-}
-
-/// Unwinds with the error: a tracked operation cannot return one, and a panic would print its own
-/// message on every rank. [`run_world`](crate::transport::run_world) tells the first cause.
-fn or_unwind<T>(result: Result<T, TransportError>) -> T {
-    result.unwrap_or_else(|error| std::panic::resume_unwind(Box::new(error)))
 }
 
 /// The operations as Burn dispatches them.

@@ -2,34 +2,41 @@ use std::fmt::Display;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use super::collectives::{values_of, words_of};
+use super::reduce::{values_of, words_of};
 use super::{Buffer, Collective, Element, Reduce, Reduction, Solo, Transport, TransportError};
 
 /// The members of a transport as seen from one of them, with the small collectives that training
 /// needs, started and waited for at once.
 #[derive(Debug, Clone)]
-pub struct Group(Arc<dyn Transport>);
+pub struct Group {
+    transport: Arc<dyn Transport>,
+    /// World ranks.
+    members: Arc<[usize]>,
+}
 
 impl Group {
     /// A group of one rank.
     pub fn solo() -> Self {
-        Self(Arc::new(Solo))
+        Self::new(Arc::new(Solo))
     }
 
-    /// The members of `transport`.
+    /// The members of `transport`, which are all ranks of a world.
     pub fn new(transport: Arc<dyn Transport>) -> Self {
-        Self(transport)
+        let members = (0..transport.size()).collect();
+        Self { transport, members }
     }
 
     /// The transport.
     pub fn transport(&self) -> Arc<dyn Transport> {
-        self.0.clone()
+        self.transport.clone()
     }
 
     /// The group of some members; see [`Transport::subgroup`].
     #[must_use]
     pub fn subgroup(&self, members: &[usize]) -> Self {
-        Self(self.0.subgroup(members))
+        let transport = self.transport.subgroup(members);
+        let members = members.iter().map(|member| self.members[*member]).collect();
+        Self { transport, members }
     }
 
     /// Runs a collective to its end.
@@ -41,7 +48,7 @@ impl Group {
         label: &'static str,
         collective: Collective,
     ) -> Result<Vec<u32>, TransportError> {
-        self.0.clone().start(label, collective)?.wait()
+        self.transport().start(label, collective)?.wait()
     }
 
     /// Every member's values, by member.
@@ -126,34 +133,51 @@ impl Group {
         self.run(label, Collective::Barrier).map(drop)
     }
 
+    /// Every member's bytes, by member; they may differ in length.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn gather_bytes(
+        &self,
+        label: &'static str,
+        bytes: &[u8],
+    ) -> Result<Vec<Vec<u8>>, TransportError> {
+        let lengths = self.gather_u64(label, &[bytes.len() as u64])?;
+        let words = lengths.iter().map(|len| (len[0] as usize).div_ceil(4)).collect();
+        let quads = bytes.chunks(4).map(|bytes| {
+            let mut word = [0; 4];
+            word[..bytes.len()].copy_from_slice(bytes);
+            u32::from_le_bytes(word)
+        });
+        let send = Buffer::host(quads.collect());
+        let all = self.run(label, Collective::AllGather { send, words })?;
+        let mut rest = all.as_slice();
+        let members = lengths.into_iter().map(|len| {
+            let len = len[0] as usize;
+            let (own, after) = rest.split_at(len.div_ceil(4));
+            rest = after;
+            let mut bytes: Vec<u8> = own.iter().flat_map(|word| word.to_le_bytes()).collect();
+            bytes.truncate(len);
+            bytes
+        });
+        Ok(members.collect())
+    }
+
     /// Fails on every member unless all of them have the same `value`.
     ///
     /// # Errors
     /// [`TransportError::Disagree`] naming two members that differ, and as [`run`](Self::run).
     pub fn agree(&self, what: &'static str, value: impl Display) -> Result<(), TransportError> {
-        let text = value.to_string();
-        let lengths = self.gather_u64(what, &[text.len() as u64])?;
-        let lengths: Vec<usize> = lengths.into_iter().map(|len| len[0] as usize).collect();
-        let send = Buffer::host(text.bytes().map(u32::from).collect());
-        let all = self.run(what, Collective::AllGather { send, words: lengths.clone() })?;
-        let mut rest = all.as_slice();
-        let texts: Vec<String> = lengths
-            .into_iter()
-            .map(|len| {
-                let (text, after) = rest.split_at(len);
-                rest = after;
-                String::from_utf8_lossy(&text.iter().map(|b| *b as u8).collect::<Vec<_>>())
-                    .into_owned()
-            })
-            .collect();
+        let texts = self.gather_bytes(what, value.to_string().as_bytes())?;
+        let text = |member: usize| String::from_utf8_lossy(&texts[member]).into_owned();
         match texts.iter().position(|text| *text != texts[0]) {
             None => Ok(()),
             Some(peer) => Err(TransportError::Disagree {
                 what,
-                rank: 0,
-                found: texts[0].clone(),
-                peer,
-                other: texts[peer].clone(),
+                rank: self.members[0],
+                found: text(0),
+                peer: self.members[peer],
+                other: text(peer),
             }),
         }
     }
@@ -163,6 +187,6 @@ impl Deref for Group {
     type Target = dyn Transport;
 
     fn deref(&self) -> &Self::Target {
-        &*self.0
+        &*self.transport
     }
 }

@@ -98,9 +98,7 @@ fn a_rank_that_skips_a_collective_is_an_error_on_every_rank() {
             }
             group.sum_u64("combine", &[1])
         };
-        run().inspect_err(|error| {
-            errors.lock().expect("no panic").push(error.to_string());
-        })
+        run().inspect_err(|error| errors.lock().expect("no panic").push(error.to_string()))
     });
     let error = failed.expect_err("ranks in different collectives").to_string();
     assert!(
@@ -152,11 +150,44 @@ fn a_panic_on_one_rank_ends_all_and_is_the_cause() {
 }
 
 #[test]
+fn what_one_rank_completed_before_it_failed_the_others_complete_too() {
+    let failed = run_world(2, Duration::from_secs(60), |transport| {
+        let group = Group::new(transport);
+        let send = Buffer::host(vec![7]);
+        let verdict = Collective::AllGather { send, words: vec![1; 2] };
+        let pending = group.transport().start("verdict", verdict).expect("started");
+        if group.rank() == 1 {
+            let learnt = pending.wait().expect("all have come")[0];
+            return Err(format!("stopped for {learnt}"));
+        }
+        // Comes to look when the other has long ended with what it learnt.
+        std::thread::sleep(SOON);
+        assert_eq!(pending.wait().expect("all have come"), [7, 7]);
+        let lost = group.barrier("next step").expect_err("nobody comes").to_string();
+        assert!(lost.contains("lost rank 1: stopped for 7"), "{lost}");
+        Ok(())
+    });
+    let error = failed.expect_err("rank 1 has stopped").to_string();
+    assert_eq!(error, "rank 1: stopped for 7");
+}
+
+#[test]
 fn disagreement_names_both_values() {
     let failed =
         world(3, |group| group.agree("recipe digest", if group.rank() == 2 { "b7" } else { "a1" }));
     let error = failed.expect_err("values that differ").to_string();
     assert!(error.contains("`recipe digest`") && error.contains("rank 2 has b7"), "{error}");
+}
+
+#[test]
+fn disagreement_in_a_subgroup_names_ranks_of_the_world() {
+    let failed = world(4, |all| {
+        let rank = all.rank();
+        let column = all.subgroup(&[rank % 2, rank % 2 + 2]);
+        column.agree("weights", if rank == 3 { "b7" } else { "a1" })
+    });
+    let error = failed.expect_err("values that differ").to_string();
+    assert!(error.contains("rank 1 has a1, rank 3 has b7"), "{error}");
 }
 
 #[test]

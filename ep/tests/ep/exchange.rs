@@ -2,11 +2,11 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use burn::tensor::{Device, Tensor, TensorData};
-use fulmar_ep::exchange::{Route, all_gather, exchange, reduce_scatter};
+use fulmar_ep::exchange::{Label, Route, all_gather, exchange, reduce_scatter};
 use fulmar_ep::transport::{Group, TransportError, run_world};
 use fulmar_ep::{Payload, WireBytes, WireCounter};
 use half::bf16;
@@ -44,7 +44,7 @@ fn rows_of(rank: usize) -> usize {
 fn route(group: &Group, payload: Payload, send_rows: Vec<usize>, recv_rows: Vec<usize>) -> Route {
     let wire = Arc::new(WireCounter::default());
     let (group, header_rows) = (group.clone(), 0);
-    Route { group, label: "dispatch", payload, send_rows, recv_rows, header_rows, wire }
+    Route { group, label: Label::DISPATCH, payload, send_rows, recv_rows, header_rows, wire }
 }
 
 fn tensor(values: Vec<f32>, width: usize) -> Tensor<2> {
@@ -194,32 +194,44 @@ fn bytes_that_leave_a_rank_are_counted_in_both_directions() {
     }
 }
 
+/// What became of each rank whose forward exchange `backward` follows.
+fn outcomes(
+    ranks: usize,
+    deadline: Duration,
+    backward: impl Fn(&Group, Tensor<2>) -> Result<(), TransportError> + Sync,
+) -> Vec<Option<TransportError>> {
+    let outcomes = Mutex::new(vec![None; ranks]);
+    let ended = run_world(ranks, deadline, |transport| {
+        let group = Group::new(transport);
+        let route = route(&group, Payload::F32, vec![1; ranks], vec![1; ranks]);
+        // A slow rank may hear of the failure while it is still in its forward.
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            let x = Tensor::from_inner(tensor(vec![1.0; ranks], 1)).require_grad();
+            backward(&group, exchange(x, &route))
+        }));
+        let outcome = outcome.unwrap_or_else(|panic| Err(lost(panic)));
+        outcomes.lock().expect("no panic")[group.rank()] = outcome.clone().err();
+        outcome
+    });
+    assert!(ended.is_err(), "some rank failed");
+    outcomes.into_inner().expect("no panic")
+}
+
 #[test]
 fn a_rank_that_skips_its_backward_fails_every_rank_before_the_deadline() {
     let started = Instant::now();
     // Rank 1 goes on to the next collective, or ends.
     for goes_on in [true, false] {
-        let ended = |transport| {
-            let group = Group::new(transport);
-            let route = route(&group, Payload::F32, vec![1; 4], vec![1; 4]);
-            // A slow rank may hear of the failure while it is still in its forward.
-            let outcome = catch_unwind(AssertUnwindSafe(|| {
-                let x = Tensor::from_inner(tensor(vec![1.0; 4], 1)).require_grad();
-                let out = exchange(x, &route);
-                if group.rank() != 1 {
-                    out.sum().backward();
-                } else if goes_on {
-                    return group.barrier("the end of the step").err();
-                }
-                None
-            }));
-            Ok::<_, TransportError>(outcome.unwrap_or_else(|panic| Some(lost(panic))))
-        };
-        let outcomes = run_world(4, DEADLINE, ended).expect("each rank's own outcome");
-        for (rank, outcome) in outcomes.into_iter().enumerate() {
-            let failed = rank != 1 || goes_on;
-            assert_eq!(outcome.is_some(), failed, "rank {rank}: {outcome:?}");
-        }
+        let found = outcomes(4, DEADLINE, |group, out| match group.rank() {
+            1 if goes_on => group.barrier("the end of the step"),
+            1 => Ok(()),
+            _ => {
+                out.sum().backward();
+                Ok(())
+            }
+        });
+        let failed = found.iter().map(Option::is_some).collect::<Vec<_>>();
+        assert_eq!(failed, [true, goes_on, true, true], "{found:?}");
     }
     assert!(started.elapsed() < DEADLINE / 2, "{:?}", started.elapsed());
 }
@@ -227,20 +239,15 @@ fn a_rank_that_skips_its_backward_fails_every_rank_before_the_deadline() {
 #[test]
 fn a_rank_that_never_comes_to_its_backward_is_missed_at_the_deadline() {
     let deadline = Duration::from_millis(300);
-    let ended = |transport| {
-        let group = Group::new(transport);
-        let route = route(&group, Payload::F32, vec![1; 2], vec![1; 2]);
-        let x = Tensor::from_inner(tensor(vec![1.0; 2], 1)).require_grad();
-        let out = exchange(x, &route);
+    let found = outcomes(2, deadline, |group, out| {
         if group.rank() == 1 {
             std::thread::sleep(3 * deadline);
-            return Ok(None);
+            return Ok(());
         }
-        let outcome = catch_unwind(AssertUnwindSafe(|| out.sum().backward()));
-        Ok::<_, TransportError>(outcome.err().map(lost))
-    };
-    let outcomes = run_world(2, deadline, ended).expect("each rank's own outcome");
-    match &outcomes[0] {
+        out.sum().backward();
+        Ok(())
+    });
+    match &found[0] {
         Some(TransportError::Deadline { rank: 0, call, missing, .. }) => {
             assert_eq!(call, "all_to_all_v `dispatch, backward`");
             assert_eq!(missing, &[1]);

@@ -5,6 +5,7 @@ mod exchange;
 mod fates;
 mod golden;
 mod golden_ranks;
+mod gradients;
 mod random;
 mod ranks;
 mod reference;

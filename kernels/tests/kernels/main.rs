@@ -13,6 +13,7 @@ mod newton_schulz;
 mod pack;
 mod permute;
 mod rms_norm;
+mod sequence_balance;
 mod short_conv;
 mod silu;
 mod top_k;

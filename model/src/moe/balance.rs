@@ -2,6 +2,8 @@
 
 use std::fmt::Debug;
 
+use fulmar_ep::transport::{Group, TransportError};
+
 use crate::moe::router::Routing;
 
 /// Turns what a router did in one step into the bias it uses in the next.
@@ -22,7 +24,19 @@ pub trait Balancing: Send + Sync {
 
     /// The pending values `[e]` of one layer from the whole step's statistics and from the layer's
     /// pending values of the step before, which are empty at first.
-    fn pending(&self, previous: &[f32], stats: &Self::Stats) -> Vec<f32>;
+    ///
+    /// The tokens of the step lie spread over `ranks`, a rank possibly without any: `stats` is this
+    /// member's part. Every member calls it for the same layers in the same order, and every
+    /// member gets the same values.
+    ///
+    /// # Errors
+    /// If a peer fails to answer.
+    fn pending(
+        &self,
+        previous: &[f32],
+        stats: &Self::Stats,
+        ranks: &Group,
+    ) -> Result<Vec<f32>, TransportError>;
 
     /// The bias `[e]` that pending values stand for.
     fn bias(&self, pending: &[f32]) -> Vec<f32>;

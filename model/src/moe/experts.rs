@@ -1,7 +1,5 @@
 //! The routed experts of one shard.
 
-use std::ops::Range;
-
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use fulmar_ep::ExpertRows;
@@ -23,14 +21,20 @@ pub struct Experts {
 }
 
 impl Experts {
-    /// The experts with the global ids `experts`.
-    pub fn new(config: &ModelConfig, experts: Range<usize>, init: &Initializer) -> Self {
+    /// The experts of the initializer's shard.
+    pub fn new(config: &ModelConfig, init: &Initializer) -> Self {
         let (c, f) = (config.latent_dim, config.intermediate_dim);
+        let experts = init.local_experts(config.num_experts);
         Self {
             w_gate: init.experts("w_gate", experts.clone(), [c, f]),
             w_up: init.experts("w_up", experts.clone(), [c, f]),
             w_down: init.experts("w_down", experts, [f, c]),
         }
+    }
+
+    /// How many experts there are.
+    pub fn count(&self) -> usize {
+        self.w_gate.dims()[0]
     }
 
     /// `(silu(z w_gate) * (z w_up)) w_down` for each group of rows [r, c], to [r, c].

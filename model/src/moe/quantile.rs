@@ -1,11 +1,13 @@
 //! Quantile balancing: a bias from the margin that exactly the fair share of tokens exceeds.
 
 use burn::tensor::Tensor;
+use fulmar_ep::transport::{Group, TransportError};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::balance::Balancing;
 use super::grid::MarginGrid;
+use super::over_ranks;
 use super::router::Routing;
 
 /// Margins closer together than this are spread over one bin width apart (SPEC section 2).
@@ -39,10 +41,10 @@ pub struct QuantileBalancing {
 pub enum MarginStats {
     /// Every margin, for an exact range.
     OnePass {
-        /// [e, tokens].
+        /// [e, valid tokens].
         margins: Vec<f32>,
-        /// Valid tokens.
-        tokens: usize,
+        /// Experts.
+        num_experts: usize,
         /// Experts per token.
         k: usize,
     },
@@ -62,9 +64,8 @@ impl Balancing for QuantileBalancing {
         let [_, num_experts] = routing.logits.dims();
         let [_, k] = routing.selected.dims();
         let margins = margins_by_expert(&routing.logits, &routing.alpha, token_valid);
-        let tokens = margins.len() / num_experts;
         match self.range {
-            MarginRange::OnePass => MarginStats::OnePass { margins, tokens, k },
+            MarginRange::OnePass => MarginStats::OnePass { margins, num_experts, k },
             MarginRange::Grid => {
                 MarginStats::Grid { grid: MarginGrid::count(&margins, num_experts, self.bins), k }
             }
@@ -83,12 +84,22 @@ impl Balancing for QuantileBalancing {
     }
 
     /// Betas are those of the step alone.
-    fn pending(&self, _previous: &[f32], stats: &MarginStats) -> Vec<f32> {
+    fn pending(
+        &self,
+        _previous: &[f32],
+        stats: &MarginStats,
+        ranks: &Group,
+    ) -> Result<Vec<f32>, TransportError> {
+        let alone = ranks.size() == 1;
         match stats {
-            MarginStats::OnePass { margins, tokens, k } => {
-                one_pass(margins, *tokens, *k, self.bins)
+            MarginStats::OnePass { margins, num_experts, k } if alone => {
+                Ok(one_pass(margins, *num_experts, *k, self.bins))
             }
-            MarginStats::Grid { grid, k } => grid.quantiles(*k),
+            MarginStats::OnePass { margins, num_experts, k } => {
+                over_ranks::one_pass(margins, *num_experts, *k, self.bins, ranks)
+            }
+            MarginStats::Grid { grid, k } if alone => Ok(grid.quantiles(*k)),
+            MarginStats::Grid { grid, k } => over_ranks::grid(grid, *k, self.bins, ranks),
         }
     }
 
@@ -118,32 +129,82 @@ fn margins_by_expert(logits: &Tensor<2>, alpha: &Tensor<1>, token_valid: &[bool]
     margins
 }
 
-/// Betas `[e]` from margins [e, tokens] with one range over all of them.
+/// Betas `[e]` from margins [e, tokens] with one range over all of them; 0 without tokens.
+///
+/// A margin that is NaN makes every beta NaN: it has no place in an order.
 ///
 /// # Panics
-/// If `margins` is not a whole number of rows of `tokens`, or there are no tokens.
-pub fn one_pass(margins: &[f32], tokens: usize, k: usize, bins: usize) -> Vec<f32> {
-    assert!(tokens > 0 && margins.len().is_multiple_of(tokens), "margins come as [e, tokens]");
-    let num_experts = margins.len() / tokens;
-    let low = margins.par_iter().copied().reduce(|| f32::INFINITY, f32::min);
-    let high = margins.par_iter().copied().reduce(|| f32::NEG_INFINITY, f32::max);
-    let width = (high.max(low + MIN_RANGE) - low) / bins as f32;
-    let target = tokens as f64 * k as f64 / num_experts as f64;
+/// If `margins` does not have as many for each expert.
+pub fn one_pass(margins: &[f32], num_experts: usize, k: usize, bins: usize) -> Vec<f32> {
+    assert!(margins.len().is_multiple_of(num_experts), "margins come as [e, tokens]");
+    if margins.is_empty() {
+        return vec![0.0; num_experts];
+    }
+    let tokens = margins.len() / num_experts;
+    let live = LiveBins::new(bounds(margins), bins);
+    let target = fair_share(tokens as u64, k, num_experts);
     let beta = |margins: &[f32]| {
-        let mut counts = vec![0u64; bins];
-        for margin in margins {
-            let bin = ((margin - low) / width).floor();
-            counts[(bin.max(0.0) as usize).min(bins - 1)] += 1;
-        }
-        let (bin, beyond) = crossing(&counts, target);
-        low + bin as f32 * width + width * beyond
+        let mut counts = vec![0; bins];
+        live.count(margins.iter().copied(), &mut counts);
+        live.quantile(&counts, target)
     };
     margins.par_chunks(tokens).map(beta).collect()
 }
 
+/// The negative of the least margin, and the greatest.
+pub(super) type Bounds = [f32; 2];
+
+/// The bounds of no margins.
+pub(super) const NO_BOUNDS: Bounds = [f32::NEG_INFINITY; 2];
+
+/// The bounds of margins, NaN if one of them is.
+pub(super) fn bounds(margins: &[f32]) -> Bounds {
+    margins.par_iter().map(|&margin| [-margin, margin]).reduce(|| NO_BOUNDS, wider)
+}
+
+/// The bounds of both; unlike [`f32::max`] it does not pass over NaN.
+pub(super) fn wider(left: Bounds, right: Bounds) -> Bounds {
+    let max = |left: f32, right: f32| if left > right || left.is_nan() { left } else { right };
+    [max(left[0], right[0]), max(left[1], right[1])]
+}
+
+/// A range cut into bins of equal width.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LiveBins {
+    low: f32,
+    width: f32,
+}
+
+impl LiveBins {
+    pub(super) fn new([minus_low, high]: Bounds, bins: usize) -> Self {
+        let low = -minus_low;
+        Self { low, width: (high.max(low + MIN_RANGE) - low) / bins as f32 }
+    }
+
+    /// Adds margins to the counts of their bins.
+    pub(super) fn count(self, margins: impl Iterator<Item = f32>, counts: &mut [u64]) {
+        let last = counts.len() - 1;
+        for margin in margins {
+            let bin = ((margin - self.low) / self.width).floor();
+            counts[(bin.max(0.0) as usize).min(last)] += 1;
+        }
+    }
+
+    /// The margin that `target` of the counted ones exceed.
+    pub(super) fn quantile(self, counts: &[u64], target: f64) -> f32 {
+        let (bin, beyond) = crossing(counts, target);
+        self.low + bin as f32 * self.width + self.width * beyond
+    }
+}
+
+/// How many of `tokens` an expert gets when all get as many.
+pub(super) fn fair_share(tokens: u64, k: usize, num_experts: usize) -> f64 {
+    tokens as f64 * k as f64 / num_experts as f64
+}
+
 /// The last bin whose count from the top reaches `target`, and how far into the bin, in widths,
 /// the quantile lies.
-pub(crate) fn crossing(counts: &[u64], target: f64) -> (usize, f32) {
+pub(super) fn crossing(counts: &[u64], target: f64) -> (usize, f32) {
     let mut from_top = 0;
     for bin in (0..counts.len()).rev() {
         from_top += counts[bin];

@@ -1,6 +1,10 @@
 //! What one layer's routing did, as values.
 
+use std::iter::once;
+
+use burn::tensor::Tensor;
 use fulmar_ep::DispatchReport;
+use fulmar_ep::transport::{Group, TransportError};
 use rayon::prelude::*;
 
 use super::Routed;
@@ -17,6 +21,9 @@ pub struct LayerStats<S> {
     pub dispatch: DispatchReport,
     /// What only training asks for: load, diagnostics and what balances the next step.
     pub training: Option<(RoutingStats, S)>,
+    /// The sequence balance loss of each row `[b]`, tracked, in training with that loss. A model
+    /// takes it out and adds up its layers'.
+    pub sequence_balance: Option<Tensor<1>>,
 }
 
 impl<S> LayerStats<S> {
@@ -30,7 +37,7 @@ impl<S> LayerStats<S> {
             let stats = RoutingStats::count(routing, token_valid);
             (stats, balancing.observe(routing, token_valid))
         });
-        Self { dispatch, training }
+        Self { dispatch, training, sequence_balance: None }
     }
 }
 
@@ -74,6 +81,32 @@ impl RoutingStats {
         for (sum, value) in self.probability_sums.iter_mut().zip(&other.probability_sums) {
             *sum += value;
         }
+    }
+
+    /// The sums of each layer over all members of `ranks`, added in their order; every member calls
+    /// it with as many layers.
+    ///
+    /// # Errors
+    /// If a peer fails to answer.
+    pub fn over_ranks(mut layers: Vec<Self>, ranks: &Group) -> Result<Vec<Self>, TransportError> {
+        if ranks.size() == 1 {
+            return Ok(layers);
+        }
+        let counts: Vec<u64> = layers.iter_mut().flat_map(Self::counts).map(|v| *v).collect();
+        let counts = ranks.sum_u64("routing counts", &counts)?;
+        layers.iter_mut().flat_map(Self::counts).zip(counts).for_each(|(v, sum)| *v = sum);
+        let sums: Vec<f64> = layers.iter_mut().flat_map(Self::sums).map(|v| *v).collect();
+        let sums = ranks.sum_f64("routing sums", &sums)?;
+        layers.iter_mut().flat_map(Self::sums).zip(sums).for_each(|(v, sum)| *v = sum);
+        Ok(layers)
+    }
+
+    fn counts(&mut self) -> impl Iterator<Item = &mut u64> {
+        once(&mut self.tokens).chain(&mut self.expert_counts)
+    }
+
+    fn sums(&mut self) -> impl Iterator<Item = &mut f64> {
+        once(&mut self.z_sum).chain(&mut self.probability_sums)
     }
 
     /// Entropy in nats of the distribution of assignments over experts; `ln e` is perfect balance.

@@ -2,6 +2,7 @@
 
 use burn::tensor::Tensor;
 use fulmar_ep::Local;
+use fulmar_ep::transport::Group;
 use fulmar_model::moe::balance::Balancing as _;
 use fulmar_model::moe::quantile::{MarginRange, QuantileBalancing};
 use fulmar_model::moe::router::Router as _;
@@ -58,7 +59,7 @@ fn golden_forward_values_and_losses_agree() {
             assert_close("z", &[mean(loss.z_sum)], file.floats("z"), VALUES);
             let betas = output.layers.into_iter().map(|layer| {
                 let (_, margins) = layer.training.expect("statistics");
-                balancing(&config).pending(&[], &margins)
+                balancing(&config).pending(&[], &margins, &Group::solo()).expect("a single rank")
             });
             for (layer, beta) in betas.enumerate() {
                 let name = format!("layers.{layer}.qb_beta");

@@ -3,5 +3,8 @@
 mod case;
 mod documents;
 mod golden;
+mod over_ranks;
 mod preset;
 mod quantile;
+mod sequence_balance;
+mod shards;

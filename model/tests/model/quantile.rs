@@ -22,7 +22,7 @@ fn golden_betas_agree_in_one_pass_and_on_the_grid_within_a_bin() {
         for name in names {
             let bins: usize = name["beta_".len()..].parse().expect("beta_<bins>");
             let expected = file.floats(name);
-            assert_close("beta", &one_pass(&margins, tokens, k, bins), expected, 2e-5);
+            assert_close("beta", &one_pass(&margins, experts, k, bins), expected, 2e-5);
             let grid = MarginGrid::count(&margins, experts, bins);
             // The grid's bins may be almost twice as wide as those of the live range.
             assert_within("grid", &grid.quantiles(k), expected, 2.0 * span / bins as f32);

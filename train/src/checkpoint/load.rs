@@ -10,7 +10,7 @@ use memmap2::Mmap;
 use safetensors::{Dtype, SafeTensors};
 
 use super::manifest::Manifest;
-use super::{BALANCE, EXPERTS, OPTIMIZER, RECIPE, WEIGHTS, folder, slices};
+use super::{BALANCE, OPTIMIZER, RECIPE, WEIGHTS, folder, holds_experts, slices};
 use crate::checkpoint::save::parameter_of;
 use crate::config::RunConfig;
 use crate::error::TrainError;
@@ -58,18 +58,29 @@ pub fn newest(run: &Path) -> Result<Found, TrainError> {
     Ok(found)
 }
 
+/// A checkpoint, and the experts that are wanted from it.
+#[derive(Debug, Clone)]
+pub struct Source<'a> {
+    /// The checkpoint's folder.
+    pub path: &'a Path,
+    /// Its manifest.
+    pub manifest: &'a Manifest,
+    /// Global ids of the experts of this rank's shard, however they are spread over files.
+    pub experts: Range<usize>,
+}
+
 /// Replaces everything in `state` by what a checkpoint holds.
 ///
 /// # Errors
 /// If the checkpoint is of another recipe, seed, data or optimizer table, or lacks a tensor.
 pub fn restore(
-    path: &Path,
-    manifest: &Manifest,
+    from: &Source<'_>,
     config: &RunConfig,
     data_digest: &str,
     device: &Device,
     state: &mut TrainState,
 ) -> Result<(), TrainError> {
+    let Source { path, manifest, experts } = from;
     same_run(path, config)?;
     let differs = |what: &str, found: &str, needed: &str| {
         TrainError::checkpoint(path, format!("{what} {found}, needed {needed}"))
@@ -77,35 +88,26 @@ pub fn restore(
     if manifest.data != data_digest {
         return Err(differs("was trained on data", &manifest.data, data_digest));
     }
-    let table = state.optimizer.table().digest();
-    if manifest.optimizer_table != table {
-        return Err(differs("optimizer table", &manifest.optimizer_table, &table));
+    let table = state.optimizer.table().clone();
+    if manifest.optimizer_table != table.digest() {
+        return Err(differs("optimizer table", &manifest.optimizer_table, &table.digest()));
     }
-    let tensors = TensorFile::open(path, WEIGHTS)?;
-    let experts = TensorFile::open(path, EXPERTS)?;
+    let weights_file = TensorFile::open(path, WEIGHTS)?;
     let moments = TensorFile::open(path, OPTIMIZER)?;
     let balance = TensorFile::open(path, BALANCE)?;
+    let stacks = ExpertFiles::open(path, manifest)?;
 
-    let entries = state.optimizer.table().clone();
-    let is_stack = |parameter: &str| {
-        entries.get(parameter).filter(|entry| entry.role == Role::ExpertStack).map(|e| e.shape[0])
-    };
+    let is_stack =
+        |parameter: &str| table.get(parameter).is_some_and(|entry| entry.role == Role::ExpertStack);
     let mut problem = None;
-    let mut read = |file: &TensorFile, name: &str, parameter: &str| match is_stack(parameter) {
-        None => file.tensor(name),
-        Some(num_experts) => match file.stack(name, 0..num_experts) {
-            Ok(data) => Some(data),
-            Err(error) => {
-                problem.get_or_insert(error);
-                None
-            }
-        },
+    let mut read = |file: &TensorFile, name: &str, parameter: &str| {
+        if !is_stack(parameter) {
+            return file.tensor(name);
+        }
+        let stack = stacks.stack(name, experts.clone());
+        stack.map_err(|error| problem.get_or_insert(error).to_string()).ok()
     };
-    let weights_of = |path: &str| {
-        let file = if is_stack(path).is_some() { &experts } else { &tensors };
-        read(file, path, path)
-    };
-    let model = weights::import(state.model.clone(), weights_of);
+    let model = weights::import(state.model.clone(), |path| read(&weights_file, path, path));
     let imported = state.optimizer.import(manifest.step, &device.clone().inner(), |name| {
         read(&moments, name, parameter_of(name))
     });
@@ -131,7 +133,8 @@ fn same_run(path: &Path, config: &RunConfig) -> Result<(), TrainError> {
         if let Some(fields) = value.as_object_mut() {
             // Where a run leaves its traces and how often may change between attempts. Files may
             // move: what is in them is compared by the store's digest.
-            for free in ["name", "evaluation", "checkpoint", "log", "guard"] {
+            // Ranks and exchanges are no part of the state.
+            for free in ["name", "parallel", "evaluation", "checkpoint", "log", "guard"] {
                 fields.remove(free);
             }
             let mixture = serde_json::json!({
@@ -196,17 +199,6 @@ impl TensorFile {
         Some(TensorData::from_bytes_vec(view.data().to_vec(), view.shape().to_vec(), DType::F32))
     }
 
-    fn stack(&self, stack: &str, wanted: Range<usize>) -> Result<TensorData, TrainError> {
-        let tensors = self.tensors()?;
-        let names = tensors.names().into_iter();
-        let slices = names.filter_map(|name| {
-            let (_, range) = slices::parse(name).filter(|(of, _)| *of == stack)?;
-            Some((range.start, (range, self.tensor(name)?)))
-        });
-        slices::assemble(&slices.collect::<BTreeMap<_, _>>(), wanted)
-            .map_err(|problem| TrainError::checkpoint(&self.path, format!("`{stack}`: {problem}")))
-    }
-
     fn pending(&self, config: &RunConfig) -> Result<Vec<Vec<f32>>, TrainError> {
         if self.tensors()?.is_empty() {
             return Ok(Vec::new());
@@ -219,5 +211,39 @@ impl TensorFile {
             Ok(data.ok_or_else(problem)?.iter::<f32>().collect())
         };
         (0..config.model.num_layers).map(layer).collect()
+    }
+}
+
+/// The files of all shards.
+struct ExpertFiles {
+    folder: PathBuf,
+    files: Vec<TensorFile>,
+}
+
+impl ExpertFiles {
+    fn open(folder: &Path, manifest: &Manifest) -> Result<Self, TrainError> {
+        let names = manifest.files.keys().filter(|name| holds_experts(name));
+        let files = names.map(|name| TensorFile::open(folder, name));
+        Ok(Self { folder: folder.to_owned(), files: files.collect::<Result<_, _>>()? })
+    }
+
+    /// The experts `wanted` of a stack, from whichever files hold them; no other slice is read.
+    fn stack(&self, stack: &str, wanted: Range<usize>) -> Result<TensorData, TrainError> {
+        let mut found = BTreeMap::new();
+        for file in &self.files {
+            for name in file.tensors()?.names() {
+                let Some((of, range)) = slices::parse(name) else { continue };
+                let overlaps = range.start < wanted.end && wanted.start < range.end;
+                if of == stack
+                    && overlaps
+                    && let Some(data) = file.tensor(name)
+                {
+                    found.insert(range.start, (range, data));
+                }
+            }
+        }
+        slices::assemble(&found, wanted).map_err(|problem| {
+            TrainError::checkpoint(&self.folder, format!("`{stack}`: {problem}"))
+        })
     }
 }

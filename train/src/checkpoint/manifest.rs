@@ -80,6 +80,11 @@ impl Manifest {
         Ok(sealed.manifest)
     }
 
+    /// A digest of the whole manifest, in hexadecimal.
+    pub fn digest(&self) -> String {
+        digest(self)
+    }
+
     /// Writes the manifest; with it the checkpoint is whole.
     ///
     /// # Errors

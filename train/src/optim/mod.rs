@@ -1,5 +1,7 @@
 //! Which rule each parameter follows, and the update of a whole model.
 
+mod joint;
+mod over_ranks;
 pub mod rates;
 pub mod rule;
 pub mod schedule;

@@ -53,7 +53,7 @@ pub struct TableEntry {
     pub role: Role,
     /// Its update rule.
     pub rule: Rule,
-    /// Its shape.
+    /// Its shape, of a stack of experts over all shards.
     pub shape: Vec<usize>,
 }
 

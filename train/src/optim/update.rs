@@ -4,18 +4,20 @@ use std::collections::BTreeMap;
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{Tensor, TensorData};
+use fulmar_ep::transport::{Group, or_unwind};
 use fulmar_kernels::adam::{AdamOptions, adam_step, adamh_step};
 use fulmar_kernels::muonh::{MuonHNorm, MuonHOptions, muonh_step};
 use fulmar_kernels::newton_schulz::Precision;
 use fulmar_model::Role;
 
+use super::joint::muonh_step_over_shards;
 use super::rule::{OptimizerTable, Rule};
 use super::{MuonHNormKind, NewtonSchulzKind, OptimizerConfig, Peaks};
 use crate::error::TrainError;
 
 /// Gradients of a step by path, flat, outside every graph.
 #[derive(Debug, Default)]
-pub struct Gradients(BTreeMap<String, Tensor<1>>);
+pub struct Gradients(pub(super) BTreeMap<String, Tensor<1>>);
 
 impl Gradients {
     /// The gradients of every trained parameter of `model`.
@@ -137,7 +139,7 @@ impl Optimizer {
         }
     }
 
-    /// The model after one update.
+    /// The model after one update; `shards` are the ranks that share its experts.
     ///
     /// # Errors
     /// [`TrainError::MissingGradient`] for a trained parameter that the loss does not reach; the
@@ -147,6 +149,7 @@ impl Optimizer {
         model: M,
         gradients: Gradients,
         rates: StepRates,
+        shards: &Group,
     ) -> Result<M, TrainError> {
         let reached = |path: &&String| gradients.0.contains_key(*path);
         let trained = self.table.iter().filter(|(_, entry)| entry.rule != Rule::Fixed);
@@ -158,11 +161,13 @@ impl Optimizer {
             optimizer: self,
             gradients: gradients.0,
             rates,
+            shards,
             path: Vec::new(),
         }))
     }
 
-    /// State by name: `<path>.momentum`, `<path>.m`, `<path>.v`, in the shape of the parameter.
+    /// State by name: `<path>.momentum`, `<path>.m`, `<path>.v`, in the shape of the parameter
+    /// here: of an expert stack, the experts of this shard.
     pub fn export(&self) -> BTreeMap<String, TensorData> {
         let mut state = BTreeMap::new();
         for (path, moments) in &self.moments {
@@ -173,6 +178,7 @@ impl Optimizer {
             let shape = self.table.get(path).map_or_else(Vec::new, |entry| entry.shape.clone());
             for (name, tensor) in parts {
                 let data = tensor.clone().into_data();
+                let shape = shape_here(&shape, data.num_elements());
                 state.insert(format!("{path}.{name}"), reshaped(data, &shape));
             }
         }
@@ -244,6 +250,7 @@ struct Updater<'a> {
     optimizer: &'a mut Optimizer,
     gradients: BTreeMap<String, Tensor<1>>,
     rates: StepRates,
+    shards: &'a Group,
     path: Vec<String>,
 }
 
@@ -276,11 +283,17 @@ impl Updater<'_> {
         momentum: Tensor<1>,
     ) -> (Tensor<1>, Moments) {
         let (rows, columns) = (shape[shape.len() - 2], shape[shape.len() - 1]);
-        let stack = [shape.iter().product::<usize>() / (rows * columns), rows, columns];
+        let stack = [weight.dims()[0] / (rows * columns), rows, columns];
         let options = self.optimizer.muonh_options(self.rates);
+        let spread = shape.len() == 3 && self.shards.size() > 1;
         let [weight, gradient, momentum] =
             [weight, gradient, momentum].map(|tensor| tensor.reshape(stack));
-        let (weight, momentum) = muonh_step(weight, gradient, momentum, &options);
+        let (weight, momentum) = if spread && options.norm == MuonHNorm::Joint {
+            let shards = self.shards;
+            or_unwind(muonh_step_over_shards(weight, gradient, momentum, &options, shards))
+        } else {
+            muonh_step(weight, gradient, momentum, &options)
+        };
         (weight.flatten(0, 2), Moments { first: momentum.flatten(0, 2), second: None })
     }
 
@@ -322,6 +335,17 @@ impl ModuleMapper for Updater<'_> {
         let updated = self.update(&path, weight, gradient).reshape(dims);
         Param::from_mapped_value(id, Tensor::from_inner(updated).require_grad(), mapper)
     }
+}
+
+/// The shape of a parameter of `len` entries here, of which the table knows the shape over all
+/// shards: they share the first axis of stacks.
+fn shape_here(shape: &[usize], len: usize) -> Vec<usize> {
+    let mut here = shape.to_vec();
+    if let [experts, of_expert @ ..] = &mut here[..] {
+        let of_expert: usize = of_expert.iter().product();
+        *experts = len.checked_div(of_expert).unwrap_or(0);
+    }
+    here
 }
 
 fn reshaped(data: TensorData, shape: &[usize]) -> TensorData {

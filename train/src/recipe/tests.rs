@@ -31,8 +31,12 @@ fn a_misspelt_field_is_refused_with_the_nearest_known_name() {
 #[test]
 fn an_impossible_value_is_refused_with_its_rule() {
     for (change, expected) in [
-        ("batch.micro_rows=3", "`batch.micro_rows` is 3, needed a divisor of `batch.rows` = 8"),
-        ("parallel.shards=5", "`parallel.shards` is 5, needed 1"),
+        ("batch.micro_rows=3", "`batch.micro_rows` is 3, needed a divisor of the 8 rows"),
+        ("parallel.shards=5", "`shards` is 5, needed a number that divides 384 experts"),
+        ("parallel.shards=4", "`kind` is local, needed a kind that exchanges rows, for 4 shards"),
+        ("parallel.replicas=3", "`batch.rows` is 8, needed a multiple of 3"),
+        ("parallel.context=2", "`parallel.context` is 2, needed 1"),
+        ("parallel.deadline_secs=0", "`parallel.deadline_secs` is 0, needed seconds above 0"),
         ("model.head_dim=30", "`head_dim` is 30, needed a multiple of 4"),
         ("schedule.steps=0", "`schedule.steps` is 0, needed at least 1"),
         ("optimizer.beta1=1.5", "`optimizer.beta1` is 1.5, needed at least 0 and below 1"),

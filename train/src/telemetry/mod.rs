@@ -3,9 +3,11 @@
 pub mod console;
 pub mod jsonl;
 pub mod names;
+mod record;
 
 pub use console::Console;
 pub use jsonl::MetricLog;
+pub use record::Record;
 
 /// Metrics of one step, in the order they are written.
 pub type Metrics = serde_json::Map<String, serde_json::Value>;

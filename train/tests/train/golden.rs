@@ -2,7 +2,7 @@
 
 use burn::tensor::{Device, TensorData};
 use fulmar_data::Batch;
-use fulmar_ep::Local;
+use fulmar_ep::{Local, World};
 use fulmar_model::moe::balance::Balancing as _;
 use fulmar_model::weights;
 use fulmar_tests::compare::{assert_close, assert_within};
@@ -102,7 +102,7 @@ fn golden_trajectory_of_whole_steps_agrees() {
         let config = run_config(&file);
         config.validate().expect("a valid run");
         let device = Device::flex();
-        let mut state = TrainState::new(&config, &device).expect("state");
+        let mut state = TrainState::new(&config, &World::solo(), &device).expect("state");
         groups_agree(&file, &state);
         let first = |path: &str| {
             let name = format!("first.{}", golden_name(path));
@@ -126,13 +126,8 @@ fn golden_trajectory_of_whole_steps_agrees() {
 fn follow(file: &GoldenFile, config: &RunConfig, device: &Device, state: &mut TrainState) {
     let dispatcher = Local::new(config.model.num_experts);
     let balancing = balancing(config);
-    let context = StepContext {
-        dispatcher: &dispatcher,
-        balancing: &balancing,
-        z_loss: config.model.z_loss,
-        micro_rows: config.batch.rows as usize,
-        device,
-    };
+    let world = World::solo();
+    let context = StepContext::new(config, &world, &dispatcher, &balancing, device);
     let betas_a_step = config.model.num_layers * config.model.num_experts;
     for step in 0..config.schedule.steps as usize {
         let rates = state.optimizer.rates(config.schedule.factor(step as u64), 0.0);

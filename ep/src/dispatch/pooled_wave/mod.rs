@@ -19,7 +19,7 @@ use crate::capacity::PooledWaveCapacity;
 use crate::counts::DispatchCounts;
 use crate::demand::Demand;
 use crate::error::EpError;
-use crate::exchange::{Payload, Route, exchange};
+use crate::exchange::{Label, Payload, Route, exchange};
 use crate::report::{DispatchReport, WireCounter, tokens_by_lost};
 use crate::transport::Group;
 use receive::Receipt;
@@ -80,7 +80,7 @@ impl PooledWave {
         self.num_experts / self.group.size()
     }
 
-    fn route(&self, frame: &Frame, label: &'static str, wire: &Arc<WireCounter>) -> Route {
+    fn route(&self, frame: &Frame, label: Label, wire: &Arc<WireCounter>) -> Route {
         Route {
             group: self.group.clone(),
             label,
@@ -134,7 +134,7 @@ impl TokenDispatcher for PooledWave {
         for (wave, header) in plan.headers.iter().enumerate() {
             let map = RowMap::from_rows(plan.row_of(wave, &frame), k, frame.rows(), &device);
             let packed = pack_rows(tokens.clone(), &map, header);
-            let arrived = exchange(packed, &self.route(&frame, "dispatch", &wire));
+            let arrived = exchange(packed, &self.route(&frame, Label::dispatch_wave(wave), &wire));
             let ids = frame.read(&arrived, local_experts);
             if let Some(error) = failed.take() {
                 return Err(error);
@@ -169,9 +169,9 @@ impl TokenDispatcher for PooledWave {
         assert_eq!(outputs.len(), waves.len(), "an output for each wave");
         let device = weights.device();
         let (mut returned, mut verdicts) = (Vec::new(), Vec::new());
-        for (output, (map, own)) in outputs.into_iter().zip(waves) {
+        for (wave, (output, (map, own))) in outputs.into_iter().zip(waves).enumerate() {
             let packed = pack_rows(output, &map.transposed(), &frame.header(&own));
-            let rows = exchange(packed, &self.route(&frame, "combine", &wire));
+            let rows = exchange(packed, &self.route(&frame, Label::combine_wave(wave), &wire));
             verdicts.push(frame.read(&rows, 1)?);
             returned.push(rows);
         }

@@ -15,9 +15,9 @@ use super::{Combined, Dispatched, ExpertRows, TokenDispatcher, experts_of};
 use crate::capacity::{RaggedCapacity, ragged_dropless_factor};
 use crate::demand::Demand;
 use crate::error::EpError;
-use crate::exchange::{Payload, Route, exchange};
+use crate::exchange::{Label, Payload, Route, exchange};
 use crate::report::{DispatchReport, WireCounter};
-use crate::transport::Group;
+use crate::transport::{Group, or_unwind};
 use plan::{Acceptance, arrival_rows};
 
 /// Ragged exchange (SPEC section 3).
@@ -75,7 +75,7 @@ impl Ragged {
         }
         let peers = self.group.size() as u64 - 1;
         wire.add_header(peers * size_of_val(own.as_slice()) as u64);
-        let counts = self.group.gather_u64("counts", &own).map_err(unwind)?;
+        let counts = or_unwind(self.group.gather_u64("counts", &own));
         match counts.iter().position(|counts| counts[self.num_experts] != 0) {
             Some(shard) => Err(EpError::PeerNotRouted { shard }),
             None => Ok(counts),
@@ -115,7 +115,7 @@ impl TokenDispatcher for Ragged {
 
         let route = Route {
             group: self.group.clone(),
-            label: "dispatch",
+            label: Label::DISPATCH,
             payload: self.payload,
             send_rows: acceptance.sent_by(rank),
             recv_rows: acceptance.received_by(rank),
@@ -131,7 +131,7 @@ impl TokenDispatcher for Ragged {
         let arrived = RowMap::from_rows(row_of, 1, num_arrived, &device);
         let rows = dispatch_rows(rows, &arrived);
         let wave = ExpertRows { rows, groups: Groups::from_counts(&group_sizes) };
-        let route = route.reversed("combine");
+        let route = route.reversed(Label::COMBINE);
         Ok(Dispatched { waves: vec![wave], handle: RaggedHandle { sent, arrived, route, report } })
     }
 
@@ -149,9 +149,4 @@ impl TokenDispatcher for Ragged {
         handle.report.counts.check()?;
         Ok(Combined { tokens, report: handle.report })
     }
-}
-
-/// A lost peer ends a dispatch in one way, whichever collective notices it.
-fn unwind(error: crate::transport::TransportError) -> EpError {
-    std::panic::resume_unwind(Box::new(error))
 }

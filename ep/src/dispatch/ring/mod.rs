@@ -14,9 +14,9 @@ use super::{Combined, Dispatched, ExpertRows, TokenDispatcher, experts_of};
 use crate::capacity::ring_limit;
 use crate::demand::Demand;
 use crate::error::EpError;
-use crate::exchange::{Payload, Route, all_gather, reduce_scatter};
+use crate::exchange::{Label, Payload, Route, all_gather, reduce_scatter};
 use crate::report::{DispatchReport, WireCounter};
-use crate::transport::{Buffer, Collective, Group};
+use crate::transport::{Buffer, Collective, Group, or_unwind};
 use plan::{Everyone, RingPlan};
 
 /// Ring exchange (SPEC section 3): gather all tokens, compute the local experts, reduce-scatter.
@@ -61,8 +61,7 @@ impl Ring {
         wire.add_header(peers * size_of_val(own.as_slice()) as u64);
         let words = demand.tokens_by_shard().iter().map(|t| *t as usize * k + 1).collect();
         let collective = Collective::AllGather { send: Buffer::host(own), words };
-        let all = self.group.run("choices", collective);
-        let all = all.unwrap_or_else(|error| std::panic::resume_unwind(Box::new(error)));
+        let all = or_unwind(self.group.run("choices", collective));
         Everyone::decode(&all, demand.tokens_by_shard(), k)
     }
 
@@ -109,7 +108,7 @@ impl TokenDispatcher for Ring {
             send_rows: vec![recv_rows[self.group.rank()]; shards],
             recv_rows,
             group: self.group.clone(),
-            label: "dispatch",
+            label: Label::DISPATCH,
             payload: self.payload,
             header_rows: 0,
             wire,
@@ -131,10 +130,10 @@ impl TokenDispatcher for Ring {
         let [output]: [Tensor<2>; 1] =
             outputs.try_into().expect("a ring has one wave, so one output");
         let RingHandle { map, route, report } = handle;
-        let of_weights = Route { label: "weights", payload: Payload::F32, ..route.clone() };
+        let of_weights = Route { label: Label::WEIGHTS, payload: Payload::F32, ..route.clone() };
         let weights = all_gather(weights, &of_weights);
         let sums = combine_rows(output, weights, &map);
-        let tokens = reduce_scatter(sums, &route.reversed("combine"));
+        let tokens = reduce_scatter(sums, &route.reversed(Label::COMBINE));
         report.counts.check()?;
         Ok(Combined { tokens, report })
     }

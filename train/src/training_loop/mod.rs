@@ -1,39 +1,49 @@
 //! The loop, with its hooks in a fixed order: step, log, evaluation, checkpoint.
 
+mod evaluation;
+
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use fulmar_data::{Batch, Loader};
-use fulmar_ep::Local;
-use fulmar_eval::{EvalReport, ModelScorer, TokenBigram, evaluate};
+use fulmar_ep::{DispatchConfig, Dispatcher, World};
 use fulmar_model::moe::quantile::QuantileBalancing;
 
 use crate::assemble::RunData;
 use crate::checkpoint;
+use crate::compare_weights::compare_weights;
 use crate::config::RunConfig;
 use crate::device::OpenDevice;
 use crate::error::TrainError;
-use crate::run::RunSummary;
+use crate::run::{RunOptions, RunSummary};
 use crate::state::{self, TrainState};
 use crate::step::{StepContext, StepReport};
 use crate::telemetry::console::Progress;
-use crate::telemetry::{Console, MetricLog, Metrics, names};
+use crate::telemetry::jsonl::LOG_FILE;
+use crate::telemetry::{Console, Metrics, Record, names};
 
-/// Largest number of training tokens whose pairs are counted for the bigram beside the model.
-const MAX_BIGRAM_TOKENS: u64 = 50_000_000;
+/// What a rank has before its first step.
+pub(crate) struct Assembled {
+    pub(crate) device: OpenDevice,
+    pub(crate) data: RunData,
+    pub(crate) state: TrainState,
+}
 
-/// A run between its first and its last step.
+/// A rank of a run between its first and its last step.
 pub(crate) struct TrainingLoop<'a> {
     config: &'a RunConfig,
+    options: &'a RunOptions,
     out: &'a Path,
+    world: &'a World,
     device: OpenDevice,
     data: RunData,
     state: TrainState,
     end: u64,
-    dispatcher: Local,
+    exchange: DispatchConfig,
+    dispatcher: Dispatcher,
+    dropless: Dispatcher,
     balancing: QuantileBalancing,
-    log: MetricLog,
-    console: Console,
+    record: Record,
     losses: Vec<(u64, f64)>,
     last: Option<StepReport>,
     train_secs: f64,
@@ -45,19 +55,28 @@ pub(crate) struct TrainingLoop<'a> {
 impl<'a> TrainingLoop<'a> {
     pub(crate) fn new(
         config: &'a RunConfig,
-        out: &'a Path,
-        device: OpenDevice,
-        data: RunData,
-        state: TrainState,
+        options: &'a RunOptions,
+        world: &'a World,
+        Assembled { device, data, state }: Assembled,
         end: u64,
     ) -> Result<Self, TrainError> {
+        let num_experts = config.model.num_experts;
+        let exchange = *config.parallel.dispatch_at(state.step);
+        let record = if world.is_first() {
+            Record::open(&options.out, Console::new(state.step, end, config.log.every))?
+        } else {
+            Record::silent()
+        };
         Ok(Self {
-            out,
-            log: MetricLog::open(out)?,
-            console: Console::new(state.step, end, config.log.every),
-            dispatcher: Local::new(config.model.num_experts),
+            out: &options.out,
+            record,
+            dispatcher: Dispatcher::new(&exchange, num_experts, &world.expert)?,
+            dropless: Dispatcher::dropless(num_experts, &world.expert)?,
+            exchange,
             balancing: state::balancing(config),
             config,
+            options,
+            world,
             device,
             data,
             state,
@@ -81,6 +100,9 @@ impl<'a> TrainingLoop<'a> {
             if !updated || self.state.step == self.end {
                 continue;
             }
+            if due(self.state.step, self.config.parallel.compare_weights_every) {
+                compare_weights(&self.state, self.world)?;
+            }
             if due(self.state.step, self.config.evaluation.every) {
                 self.evaluate(self.config.evaluation.max_rows)?;
             }
@@ -89,11 +111,15 @@ impl<'a> TrainingLoop<'a> {
             }
         }
         self.save()?;
-        self.console.finish();
+        compare_weights(&self.state, self.world)?;
+        self.record.finish();
         let heldout = self.evaluate(0)?;
-        let bigram = self.bigram()?;
+        let bigram = if self.world.is_first() { self.bigram()? } else { None };
+        let samples = if self.options.samples { self.samples()? } else { Vec::new() };
         Ok(RunSummary {
-            log: self.log.path().to_owned(),
+            first_rank: self.world.is_first(),
+            samples,
+            log: self.out.join(LOG_FILE),
             state: self.state,
             data: self.data,
             device: self.device,
@@ -110,27 +136,25 @@ impl<'a> TrainingLoop<'a> {
 
     /// One step with its log line; false if it was skipped.
     fn step(&mut self, batch: &Batch) -> Result<bool, TrainError> {
+        self.switch_exchange()?;
         let schedule = &self.config.schedule;
         let factor = schedule.factor(self.state.step);
         let progress = self.state.step as f64 / schedule.steps as f64;
         let rates = self.state.optimizer.rates(factor, progress);
-        let context = StepContext {
-            dispatcher: &self.dispatcher,
-            balancing: &self.balancing,
-            z_loss: self.config.model.z_loss,
-            micro_rows: self.config.batch.micro_rows() as usize,
-            device: &self.device.device,
-        };
+        let (world, device) = (self.world, &self.device.device);
+        let context =
+            StepContext::new(self.config, world, &self.dispatcher, &self.balancing, device);
         let started = Instant::now();
         let report = self.state.step(batch, rates, &context)?;
         let secs = started.elapsed().as_secs_f64();
-        let mut metrics = names::of_step(&report, rates, self.config.log.per_layer);
+        let mut metrics = names::of_step(&report, rates, self.config);
         metrics.insert("data/digest".to_owned(), format!("{:016x}", batch.digest()).into());
         let stage = self.data.rows.plan().stage_of(batch.first_row);
         metrics.insert("mixture/stage".to_owned(), stage.into());
+        metrics.insert("moe/exchange".to_owned(), self.exchange.name().into());
         metrics.insert("optim/skipped_step".to_owned(), u64::from(!report.updated).into());
         self.report_time(&mut metrics, secs);
-        self.log.write(self.state.step, &metrics)?;
+        self.record.write(self.state.step, &metrics)?;
         if !report.updated {
             self.skip(&report, batch)?;
             return Ok(false);
@@ -139,7 +163,7 @@ impl<'a> TrainingLoop<'a> {
         self.steps_taken += 1;
         self.losses.push((self.state.step, report.loss));
         let left = (self.end - self.state.step) as f64;
-        self.console.step(Progress {
+        self.record.step(Progress {
             step: self.state.step,
             loss: report.loss,
             grad_norm: report.grad_norm,
@@ -148,6 +172,20 @@ impl<'a> TrainingLoop<'a> {
         });
         self.last = Some(report);
         Ok(true)
+    }
+
+    /// Takes the exchange that the recipe names for this step; the state does not depend on it.
+    fn switch_exchange(&mut self) -> Result<(), TrainError> {
+        let exchange = *self.config.parallel.dispatch_at(self.state.step);
+        if exchange == self.exchange {
+            return Ok(());
+        }
+        let (before, after) = (self.exchange.name(), exchange.name());
+        let num_experts = self.config.model.num_experts;
+        self.dispatcher = Dispatcher::new(&exchange, num_experts, &self.world.expert)?;
+        self.exchange = exchange;
+        self.record.line(&format!("step {}: exchange {before} -> {after}", self.state.step));
+        Ok(())
     }
 
     fn report_time(&self, metrics: &mut Metrics, secs: f64) {
@@ -174,54 +212,8 @@ impl<'a> TrainingLoop<'a> {
         if self.skipped > self.config.guard.max_skipped_steps {
             return Err(error);
         }
-        self.console.line(&format!("skipped: {error}"));
+        self.record.line(&format!("skipped: {error}"));
         Ok(())
-    }
-
-    fn evaluate(&mut self, max_rows: usize) -> Result<EvalReport, TrainError> {
-        let model = self.state.evaluation_model(&self.balancing);
-        let scorer = ModelScorer::new(&model, &self.dispatcher, &self.device.device);
-        let rows = self.config.evaluation.batch_rows;
-        let report = evaluate(&self.data.heldout, rows, max_rows, |batch| scorer.nats(batch))?;
-        let mut metrics = Metrics::new();
-        metrics.insert("eval/heldout/loss".to_owned(), names::number(report.total().loss()));
-        metrics.insert("eval/heldout/macro_loss".to_owned(), names::number(report.macro_loss()));
-        metrics
-            .insert("eval/heldout/bpb".to_owned(), names::number(report.total().bits_per_byte()));
-        let macro_bpb = names::number(report.macro_bits_per_byte());
-        metrics.insert("eval/heldout/macro_bpb".to_owned(), macro_bpb);
-        for (domain, tally) in &report.domains {
-            let name = |metric| format!("eval/heldout/{domain}/{metric}");
-            metrics.insert(name("loss"), names::number(tally.loss()));
-            metrics.insert(name("bpb"), names::number(tally.bits_per_byte()));
-        }
-        metrics
-            .insert("eval/heldout/partial_documents".to_owned(), report.partial_documents.into());
-        self.log.write(self.state.step, &metrics)?;
-        self.console.line(&format!(
-            "held-out at step {}: loss {:.4}, {:.4} bits per byte (macro {:.4})",
-            self.state.step,
-            report.total().loss(),
-            report.total().bits_per_byte(),
-            report.macro_bits_per_byte(),
-        ));
-        Ok(report)
-    }
-
-    /// The same held-out figures of a bigram counted on the rows that the model was trained on.
-    fn bigram(&self) -> Result<Option<EvalReport>, TrainError> {
-        let rows = self.state.batches * self.config.batch.rows;
-        let tokens = rows * self.config.model.max_seq_len as u64;
-        if !self.config.evaluation.bigram || tokens > MAX_BIGRAM_TOKENS || tokens == 0 {
-            return Ok(None);
-        }
-        let mut bigram = TokenBigram::new(self.config.model.vocab_size);
-        for start in (0..rows).step_by(256) {
-            bigram.count(&self.data.rows.batch(start..rows.min(start + 256)));
-        }
-        let batch_rows = self.config.evaluation.batch_rows;
-        let nats = |batch: &Batch| Ok(bigram.nats(batch));
-        Ok(Some(evaluate(&self.data.heldout, batch_rows, 0, nats)?))
     }
 
     fn save(&mut self) -> Result<(), TrainError> {
@@ -229,11 +221,18 @@ impl<'a> TrainingLoop<'a> {
             return Ok(());
         }
         let folder = checkpoint::step_folder(self.out, self.state.step);
-        let already = checkpoint::Manifest::read(&folder)
-            .and_then(|manifest| manifest.verify(&folder))
-            .is_ok();
-        if !already {
-            checkpoint::save(self.out, self.config, &self.data.digest, &self.state)?;
+        let whole = self.world.is_first()
+            && checkpoint::Manifest::read(&folder)
+                .and_then(|manifest| manifest.verify(&folder))
+                .is_ok();
+        let whole = self.world.all.sum_u64("already saved", &[u64::from(whole)])?[0] > 0;
+        if !whole {
+            let run = checkpoint::save::Run {
+                folder: self.out,
+                config: self.config,
+                data: &self.data.digest,
+            };
+            checkpoint::save(&run, &self.state, self.world)?;
         }
         self.saved = Some(folder);
         Ok(())
