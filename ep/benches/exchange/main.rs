@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use fulmar_ep::transport::{Group, run_world};
 use fulmar_ep::{DispatchReport, EpError};
 use fulmar_kernels::recycler::Recycler;
+use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use copies::Copies;
 use layer::{Layer, Rule};
@@ -103,6 +104,8 @@ fn measure(group: &Group, width: usize, rounds: Rounds) -> Result<Vec<Line>, EpE
 enum Work {
     Copy(Copies),
     Layer(Box<Layer>),
+    /// The only rank, with the threads of all.
+    Alone(Box<Layer>, ThreadPool),
     /// It waits while another rank works alone.
     Idle,
 }
@@ -119,7 +122,9 @@ impl Turn {
             Case::Layer(Rule::Local) if group.rank() > 0 => Work::Idle,
             Case::Layer(Rule::Local) => {
                 let tokens = RANKS * TOKENS;
-                Work::Layer(Layer::new(Rule::Local, &Group::solo(), tokens, width)?.into())
+                let layer = Layer::new(Rule::Local, &Group::solo(), tokens, width)?;
+                let all_cores = ThreadPoolBuilder::new().build().expect("a pool of threads");
+                Work::Alone(layer.into(), all_cores)
             }
             Case::Layer(rule) => Work::Layer(Layer::new(rule, group, TOKENS, width)?.into()),
         };
@@ -133,6 +138,7 @@ impl Turn {
                 Ok(None)
             }
             Work::Layer(layer) => Ok(Some(layer.run()?)),
+            Work::Alone(layer, all_cores) => Ok(Some(all_cores.install(|| layer.run())?)),
             Work::Idle => Ok(None),
         }
     }
