@@ -12,14 +12,19 @@ impl PackKernel for Flex {
         let ids = HostIds::checked("pack_rows", &ids);
         let ([_, dim], x, rows) = (dims(&x), floats(&x), ids.rows());
         let part_rows = rows / header.parts;
+        for row in (0..header.parts * header.rows)
+            .map(|row| row / header.rows * part_rows + row % header.rows)
+        {
+            let is_empty = ids.token_of(row).is_none();
+            assert!(is_empty, "pack_rows: `map` has a token in header row {row}");
+        }
         let packed = copies(rows, dim, |row| {
-            let (part, row_of_part) = (row / part_rows, row % part_rows);
-            let token = ids.token_of(row);
-            if row_of_part < header.rows {
-                assert!(token.is_none(), "pack_rows: `map` has a token in header row {row}");
-                return Some(&header.values[(part * header.rows + row_of_part) * dim..][..dim]);
+            if let Some(token) = ids.token_of(row) {
+                return Some(&x[token * dim..][..dim]);
             }
-            token.map(|token| &x[token * dim..][..dim])
+            let (part, of_part) = (row / part_rows, row % part_rows);
+            let header_row = (of_part < header.rows).then_some(part * header.rows + of_part)?;
+            Some(&header.values[header_row * dim..][..dim])
         });
         float_tensor(packed, [rows, dim])
     }

@@ -25,7 +25,7 @@ impl PermuteKernel for Flex {
             rows::copies(ids.tokens, dim, source)
         } else {
             rows::sums(ids.tokens, dim, ids.slots, |token, terms| {
-                terms.extend(ids.rows_of(token).flatten().map(|row| (1.0, row_of(dy, dim, row))));
+                ids.for_each_kept(token, |row| terms.push((1.0, row_of(dy, dim, row))));
             })
         };
         float_tensor(dx, [ids.tokens, dim])
