@@ -17,6 +17,7 @@ use crate::gated::{Activation, GatedKernel};
 use crate::grouped_swiglu::{GroupedSwigluInputs, GroupedSwigluKernel, Groups};
 use crate::muonh::{MuonHKernel, MuonHNorm, MuonHOptions};
 use crate::newton_schulz::{NewtonSchulzKernel, Precision};
+use crate::pack::{Header, PackKernel};
 use crate::permute::{PermuteKernel, RowIds};
 use crate::rms_norm::RmsNormKernel;
 use crate::sequence_balance::SequenceBalanceKernel;
@@ -158,14 +159,26 @@ agree!(permute_by_default, PermuteKernel, B => {
     let ids = RowIds::<B> {
         row_of: integers::<B, 2>([3, 2], &[2, -1, 0, 4, -1, 1]),
         assignment_of: integers::<B, 1>([5], &[2, 5, 0, -1, 3]),
+        checked: false,
     };
     let (x, y) = (floats::<B, 2>([3, 4], 0.1), floats::<B, 2>([5, 4], 0.2));
     let (weights, grad) = (floats::<B, 2>([3, 2], 0.3), floats::<B, 2>([3, 4], 0.4));
     let rows = B::dispatch(x, ids.clone());
-    let dx = B::dispatch_backward(ids.clone(), y.clone());
-    let out = B::combine(y.clone(), weights.clone(), ids.clone());
-    let (dy, dweights) = B::combine_backward(y, weights, ids, grad);
-    [rows, dx, out, dy, dweights].map(read::<B, 2>).into()
+    let dx = B::dispatch_backward(ids.clone(), y);
+    let parts = || vec![floats::<B, 2>([2, 4], 0.2), floats::<B, 2>([3, 4], 0.5)];
+    let out = B::combine(parts(), weights.clone(), ids.clone());
+    let (dparts, dweights) = B::combine_backward(parts(), weights, ids, grad);
+    [rows, dx, out, dweights].into_iter().chain(dparts).map(read::<B, 2>).collect()
+});
+
+agree!(pack_by_default, PackKernel, B => {
+    let ids = RowIds::<B> {
+        row_of: integers::<B, 2>([3, 2], &[2, -1, 1, 5, -1, 4]),
+        assignment_of: integers::<B, 1>([6], &[-1, 2, 0, -1, 5, 3]),
+        checked: false,
+    };
+    let header = Header { parts: 2, rows: 1, values: vec![0.5; 8].into() };
+    vec![read::<B, 2>(B::pack(floats::<B, 2>([3, 4], 0.1), ids, &header))]
 });
 
 agree!(combine_weights_by_default, CombineWeightsKernel, B => {

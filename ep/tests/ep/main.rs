@@ -1,6 +1,7 @@
 //! The rules by which assignments reach experts, and whoever claims to follow them.
 
 mod case;
+mod exchange;
 mod fates;
 mod golden;
 mod golden_ranks;

@@ -10,6 +10,7 @@ mod golden;
 mod grouped_swiglu;
 mod muonh;
 mod newton_schulz;
+mod pack;
 mod permute;
 mod rms_norm;
 mod sequence_balance;

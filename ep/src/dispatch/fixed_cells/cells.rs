@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use super::super::NONE;
 use super::super::choices::Choices;
 use super::super::frame::Frame;
-use super::super::maps::NONE;
 use crate::counts::DispatchCounts;
 use crate::demand::Demand;
 use crate::report::{DispatchReport, WireCounter, tokens_by_lost};

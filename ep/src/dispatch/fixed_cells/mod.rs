@@ -12,7 +12,6 @@ use fulmar_kernels::permute::{RowMap, combine_rows, dispatch_rows};
 
 use super::choices::Choices;
 use super::frame::Frame;
-use super::maps::{row_map, transposed};
 use super::{Combined, Dispatched, ExpertRows, TokenDispatcher, experts_of};
 use crate::capacity::FixedCellCapacity;
 use crate::demand::Demand;
@@ -101,21 +100,21 @@ impl TokenDispatcher for FixedCells {
             Err(_) => (Cells::none(num_tokens * k), frame.refusal()),
         };
         let wire = Arc::new(WireCounter::default());
-        let sent = row_map(cells.rows(&frame), k, frame.rows(), &device);
+        let sent = RowMap::from_rows(cells.rows(&frame), k, frame.rows(), &device);
         let packed = pack_rows(tokens, &sent, &header);
         let rows = exchange(packed, &self.route(&frame, wire.clone()));
         let ids = frame.read(&rows, local_experts);
         choices?;
         let (row_of, group_sizes) = arrival_rows(&ids?, &frame, local_experts);
         let num_rows = group_sizes.iter().sum();
-        let compact = row_map(behind_headers(&row_of, &frame), 1, num_rows, &device);
+        let compact = RowMap::from_rows(behind_headers(&row_of, &frame), 1, num_rows, &device);
         let rows = dispatch_rows(rows, &compact);
         let wave = ExpertRows { rows, groups: Groups::from_counts(&group_sizes) };
 
         let bare = frame.bare();
         let handle = FixedCellsHandle {
-            returned: row_map(cells.rows(&bare), k, bare.rows(), &device),
-            arrived: row_map(row_of, 1, num_rows, &device),
+            returned: RowMap::from_rows(cells.rows(&bare), k, bare.rows(), &device),
+            arrived: RowMap::from_rows(row_of, 1, num_rows, &device),
             report: cells.report(demand, k, wire.clone()),
             route: self.route(&bare, wire).reversed(Label::COMBINE),
         };
@@ -130,7 +129,7 @@ impl TokenDispatcher for FixedCells {
     ) -> Result<Combined, EpError> {
         let [output]: [Tensor<2>; 1] =
             outputs.try_into().expect("a dispatch through cells has one wave, so one output");
-        let packed = dispatch_rows(output, &transposed(&handle.arrived));
+        let packed = dispatch_rows(output, &handle.arrived.transposed());
         let returned = exchange(packed, &handle.route);
         let tokens = combine_rows(returned, weights, &handle.returned);
         handle.report.counts.check()?;

@@ -10,7 +10,6 @@ use fulmar_kernels::grouped_swiglu::Groups;
 use fulmar_kernels::permute::{RowMap, combine_rows, dispatch_rows};
 
 use super::choices::Choices;
-use super::maps::{row_map, transposed};
 use super::send_order::SendOrder;
 use super::{Combined, Dispatched, ExpertRows, TokenDispatcher, experts_of};
 use crate::capacity::{RaggedCapacity, ragged_dropless_factor};
@@ -124,12 +123,12 @@ impl TokenDispatcher for Ragged {
             wire,
         };
         let num_sent = route.send_rows.iter().sum();
-        let sent = row_map(order.row_of, k, num_sent, &device);
+        let sent = RowMap::from_rows(order.row_of, k, num_sent, &device);
         let packed = dispatch_rows(tokens, &sent);
         let rows = exchange(packed, &route);
         let (row_of, group_sizes) = arrival_rows(&acceptance.accepted, self.local_experts());
         let num_arrived = row_of.len();
-        let arrived = row_map(row_of, 1, num_arrived, &device);
+        let arrived = RowMap::from_rows(row_of, 1, num_arrived, &device);
         let rows = dispatch_rows(rows, &arrived);
         let wave = ExpertRows { rows, groups: Groups::from_counts(&group_sizes) };
         let route = route.reversed(Label::COMBINE);
@@ -144,7 +143,7 @@ impl TokenDispatcher for Ragged {
     ) -> Result<Combined, EpError> {
         let [output]: [Tensor<2>; 1] =
             outputs.try_into().expect("a ragged dispatch has one wave, so one output");
-        let packed = dispatch_rows(output, &transposed(&handle.arrived));
+        let packed = dispatch_rows(output, &handle.arrived.transposed());
         let returned = exchange(packed, &handle.route);
         let tokens = combine_rows(returned, weights, &handle.sent);
         handle.report.counts.check()?;

@@ -10,7 +10,6 @@ use fulmar_kernels::grouped_swiglu::Groups;
 use fulmar_kernels::permute::{RowMap, combine_rows, dispatch_rows};
 
 use super::choices::Choices;
-use super::maps::row_map;
 use super::{Combined, Dispatched, ExpertRows, TokenDispatcher, experts_of};
 use crate::capacity::ring_limit;
 use crate::demand::Demand;
@@ -116,7 +115,7 @@ impl TokenDispatcher for Ring {
         };
         let rows = all_gather(tokens, &route);
         let (row_of, group_sizes) = plan.local_rows(&everyone, self.local_experts());
-        let map = row_map(row_of, k, group_sizes.iter().sum(), &device);
+        let map = RowMap::from_rows(row_of, k, group_sizes.iter().sum(), &device);
         let rows = dispatch_rows(rows, &map);
         let wave = ExpertRows { rows, groups: Groups::from_counts(&group_sizes) };
         Ok(Dispatched { waves: vec![wave], handle: RingHandle { map, route, report } })
