@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use fulmar_ep::transport::{Group, run_world};
 use fulmar_ep::{DispatchReport, EpError};
-use fulmar_kernels::recycler::Recycler;
+use mimalloc::MiMalloc;
 
 use copies::Copies;
 use layer::{Layer, Rule};
@@ -29,7 +29,7 @@ use memory::Counting;
 use table::{Line, print};
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting(Recycler::new());
+static ALLOCATOR: Counting = Counting(MiMalloc);
 
 const RANKS: usize = 4;
 /// Of each rank.
