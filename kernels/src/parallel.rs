@@ -22,6 +22,29 @@ pub(crate) fn for_each_row(out: &mut [f32], dim: usize, fill: impl Fn(usize, &mu
     });
 }
 
+/// Runs `change` on every row of `rows` and the entry of `aside` that belongs to it, blocks of rows
+/// in parallel.
+///
+/// # Panics
+/// If there is not an entry for each row.
+pub(crate) fn for_each_row_with<T: Send>(
+    rows: &mut [f32],
+    dim: usize,
+    aside: &mut [T],
+    change: impl Fn(usize, &mut [f32], &mut T) + Sync,
+) {
+    assert_eq!(rows.len(), aside.len() * dim, "an entry for each row");
+    if dim == 0 {
+        return;
+    }
+    let blocks = rows.par_chunks_mut(dim * ROW_BLOCK).zip(aside.par_chunks_mut(ROW_BLOCK));
+    blocks.enumerate().for_each(|(block, (rows, aside))| {
+        for (i, (row, aside)) in rows.chunks_mut(dim).zip(aside).enumerate() {
+            change(block * ROW_BLOCK + i, row, aside);
+        }
+    });
+}
+
 /// Adds `parts` elementwise, first to last.
 pub(crate) fn sum_in_order(len: usize, parts: impl IntoIterator<Item = Vec<f32>>) -> Vec<f32> {
     let mut total = vec![0.0; len];

@@ -9,7 +9,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use crate::parallel::ROW_BLOCK;
-use crate::simd::{Loop, MulAdd, dot, prefetch, vectorised};
+use crate::simd::{Loop, MulAdd, prefetch, vectorised};
 
 /// Rows between asking for a row and copying it.
 const COPY_AHEAD: usize = 8;
@@ -29,7 +29,7 @@ pub(crate) fn copies<'a>(
     dim: usize,
     source: impl Fn(usize) -> Option<&'a [f32]> + Sync,
 ) -> Vec<f32> {
-    filled(&mut vec![(); rows], dim, |range, block, _| {
+    filled(rows, dim, |range, block| {
         for row in range {
             if row + COPY_AHEAD < rows {
                 source(row + COPY_AHEAD).inspect(|ahead| prefetch(ahead));
@@ -50,7 +50,7 @@ pub(crate) fn sums<'a>(
     most_terms: usize,
     terms: impl Fn(usize, &mut Vec<Term<'a>>) + Sync,
 ) -> Vec<f32> {
-    filled(&mut vec![(); rows], dim, |range, block, _| {
+    filled(rows, dim, |range, block| {
         // Of the rows that were asked for; those of row i end at `ends[i]`.
         let mut asked = Vec::with_capacity(most_terms * range.len());
         let mut ends = Vec::with_capacity(range.len());
@@ -68,32 +68,6 @@ pub(crate) fn sums<'a>(
             }
         }
     })
-}
-
-/// Rows of `dim` values, each a factor times a row, and for each row the product of that row with
-/// another: what `source` gives for it, or zeros.
-pub(crate) fn scaled<'a>(
-    rows: usize,
-    dim: usize,
-    source: impl Fn(usize) -> Option<Scaled<'a>> + Sync,
-) -> (Vec<f32>, Vec<f32>) {
-    let mut products = vec![0.0; rows];
-    let out = filled(&mut products, dim, |range, block, products| {
-        for (row, product) in range.zip(products) {
-            match source(row) {
-                Some(scaled) => *product = block.scale(scaled),
-                None => block.sum(&[]),
-            }
-        }
-    });
-    (out, products)
-}
-
-/// A row that becomes `factor * row`, and what it is multiplied with.
-pub(crate) struct Scaled<'a> {
-    pub(crate) factor: f32,
-    pub(crate) row: &'a [f32],
-    pub(crate) other: &'a [f32],
 }
 
 /// Rows that are written one after the other.
@@ -119,14 +93,6 @@ impl<'b> Block<'b> {
     fn sum(&mut self, terms: &[Term<'_>]) {
         assert!(terms.iter().all(|(_, row)| row.len() == self.dim), "terms as long as a row");
         vectorised(Sum { out: self.next(), terms });
-    }
-
-    /// # Panics
-    /// Unless both are as long as a row.
-    fn scale(&mut self, scaled: Scaled<'_>) -> f32 {
-        let Scaled { row, other, .. } = scaled;
-        assert!(row.len() == self.dim && other.len() == self.dim, "terms as long as a row");
-        vectorised(Scale { out: self.next(), scaled })
     }
 }
 
@@ -164,46 +130,23 @@ impl Loop for Sum<'_> {
     }
 }
 
-/// Writes every value of `out` and returns the product, which is that of [`dot`].
-struct Scale<'a> {
-    out: &'a mut [MaybeUninit<f32>],
-    scaled: Scaled<'a>,
-}
-
-impl Loop for Scale<'_> {
-    type Output = f32;
-
-    #[inline(always)]
-    fn run<M: MulAdd>(self) -> f32 {
-        let Scaled { factor, row, other } = self.scaled;
-        for (out, value) in self.out.iter_mut().zip(row) {
-            out.write(factor * value);
-        }
-        dot(row, other)
-    }
-}
-
-/// A row of `dim` values for each entry of `aside`; `fill` writes a range of both.
-fn filled<T: Send>(
-    aside: &mut [T],
-    dim: usize,
-    fill: impl Fn(Range<usize>, &mut Block<'_>, &mut [T]) + Sync,
-) -> Vec<f32> {
-    let len = aside.len() * dim;
+/// `rows` rows of `dim` values; `fill` writes a range of them.
+fn filled(rows: usize, dim: usize, fill: impl Fn(Range<usize>, &mut Block<'_>) + Sync) -> Vec<f32> {
+    let len = rows * dim;
     let mut out = Vec::with_capacity(len);
     if len == 0 {
         return out;
     }
     let blocks = out.spare_capacity_mut()[..len].par_chunks_mut(dim * ROW_BLOCK);
-    blocks.zip(aside.par_chunks_mut(ROW_BLOCK)).enumerate().for_each(|(block, (rest, aside))| {
+    blocks.enumerate().for_each(|(block, rest)| {
         let first = block * ROW_BLOCK;
-        let range = first..first + aside.len();
+        let range = first..first + rest.len() / dim;
         let mut block = Block { rest, dim };
-        fill(range, &mut block, aside);
+        fill(range, &mut block);
         assert!(block.rest.is_empty(), "every row is written");
     });
-    // SAFETY: the blocks cover the first `len` values. A block hands each of its rows to `copy`,
-    // `sum` or `scale`, which write all of it or panic, and was asserted to have none left.
+    // SAFETY: the blocks cover the first `len` values. A block hands each of its rows to `copy` or
+    // `sum`, which write all of it or panic, and was asserted to have none left.
     unsafe { out.set_len(len) };
     out
 }

@@ -8,9 +8,13 @@
 //!
 //! Four thread ranks exchange the rows of 2,048 tokens each, with 8 of 384 experts for every token.
 //! All cases take turns in one world, so that whatever disturbs the machine disturbs all of them;
-//! times are medians, and a ratio is the median of the ratios of the turns. Two of the cases are bounds: `copy`, the same threads copying as many
-//! bytes as the four exchanges of `pooled_wave` move, between buffers that are there already, and
-//! `local`, one rank with all tokens and all experts.
+//! times are medians, and a ratio is the median of the ratios of the turns. Two of the cases are
+//! bounds: `copy`, the same threads copying as many bytes as the four exchanges of `pooled_wave`
+//! move, between buffers that are there already, and `local`, one rank with all tokens and all
+//! experts.
+//!
+//! The allocator is mimalloc, which keeps freed blocks: with one that returns them to the system,
+//! most of the time of a large buffer is that of mapping its pages again.
 
 mod copies;
 mod layer;
@@ -22,6 +26,7 @@ use std::time::{Duration, Instant};
 use fulmar_ep::transport::{Group, run_world};
 use fulmar_ep::{DispatchReport, EpError};
 use mimalloc::MiMalloc;
+use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use copies::Copies;
 use layer::{Layer, Rule};
@@ -103,6 +108,8 @@ fn measure(group: &Group, width: usize, rounds: Rounds) -> Result<Vec<Line>, EpE
 enum Work {
     Copy(Copies),
     Layer(Box<Layer>),
+    /// The only rank, with the threads of all.
+    Alone(Box<Layer>, ThreadPool),
     /// It waits while another rank works alone.
     Idle,
 }
@@ -119,7 +126,9 @@ impl Turn {
             Case::Layer(Rule::Local) if group.rank() > 0 => Work::Idle,
             Case::Layer(Rule::Local) => {
                 let tokens = RANKS * TOKENS;
-                Work::Layer(Layer::new(Rule::Local, &Group::solo(), tokens, width)?.into())
+                let layer = Layer::new(Rule::Local, &Group::solo(), tokens, width)?;
+                let all_cores = ThreadPoolBuilder::new().build().expect("a pool of threads");
+                Work::Alone(layer.into(), all_cores)
             }
             Case::Layer(rule) => Work::Layer(Layer::new(rule, group, TOKENS, width)?.into()),
         };
@@ -133,6 +142,7 @@ impl Turn {
                 Ok(None)
             }
             Work::Layer(layer) => Ok(Some(layer.run()?)),
+            Work::Alone(layer, all_cores) => Ok(Some(all_cores.install(|| layer.run())?)),
             Work::Idle => Ok(None),
         }
     }

@@ -8,7 +8,7 @@ use mimalloc::MiMalloc;
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
-/// The allocator of the `train` program, with the bytes that are allocated and the most there were.
+/// An allocator with the bytes that are allocated and the most there were.
 pub(crate) struct Counting(pub(crate) MiMalloc);
 
 /// Bytes that are allocated, by all threads.

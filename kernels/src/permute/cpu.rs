@@ -2,8 +2,10 @@ use burn::backend::Flex;
 use burn::backend::flex::FlexTensor;
 
 use super::{HostIds, PermuteKernel, RowIds};
-use crate::flex::{contiguous, dims, float_tensor, floats};
-use crate::rows::{self, Scaled};
+use crate::flex::{contiguous, dims, float_tensor, floats, floats_mut, unshared};
+use crate::parallel::for_each_row_with;
+use crate::rows;
+use crate::simd::{Loop, MulAdd, dot, vectorised};
 
 impl PermuteKernel for Flex {
     fn dispatch(x: FlexTensor, ids: RowIds<Flex>) -> FlexTensor {
@@ -48,28 +50,55 @@ impl PermuteKernel for Flex {
         ids: RowIds<Flex>,
         grad: FlexTensor,
     ) -> (Vec<FlexTensor>, FlexTensor) {
-        let (parts, weights, grad) = (Parts::new(parts), contiguous(weights), contiguous(grad));
-        let ids = ids.contiguous();
+        let (weights, grad, ids) = (contiguous(weights), contiguous(grad), ids.contiguous());
         let ids = HostIds::checked("combine_rows", &ids);
-        let (dim, slices) = (parts.dim, parts.slices());
-        let (weights, dout) = (floats(&weights), floats(&grad));
+        let ([_, dim], weights, dout) = (dims(&grad), floats(&weights), floats(&grad));
+        // Of each row with the gradient of its token's sum.
+        let mut products = vec![0.0; ids.rows()];
+        let mut rest = products.as_mut_slice();
+        let mut first = 0;
         let mut dparts = Vec::new();
-        // In the order of rows, which are read and written once and one after the other.
-        let mut products = Vec::with_capacity(ids.rows());
-        for (part, first) in slices.parts.iter().zip(&slices.starts) {
-            let rows = part.len().checked_div(dim).unwrap_or(0);
-            let (dy, of_part) = rows::scaled(rows, dim, |row| {
-                let token = ids.token_of(first + row)?;
-                let factor = weights[ids.assignment_of[first + row] as usize];
-                let other = row_of(part, dim, row);
-                Some(Scaled { factor, row: row_of(dout, dim, token), other })
+        for part in parts {
+            // A part is read here for the last time: its gradient takes its place.
+            let mut part = unshared(part);
+            let [rows, _] = dims(&part);
+            let products = rest.split_off_mut(..rows).expect("a product for each row");
+            for_each_row_with(floats_mut(&mut part), dim, products, |row, y, product| {
+                match ids.token_of(first + row) {
+                    Some(token) => {
+                        let weight = weights[ids.assignment_of[first + row] as usize];
+                        let dout = row_of(dout, dim, token);
+                        *product = vectorised(Reweighted { y, dout, weight });
+                    }
+                    None => y.fill(0.0),
+                }
             });
-            products.extend(of_part);
-            dparts.push(float_tensor(dy, [rows, dim]));
+            dparts.push(part);
+            first += rows;
         }
         let dweights =
             ids.row_of.iter().map(|&row| usize::try_from(row).map_or(0.0, |row| products[row]));
         (dparts, float_tensor(dweights.collect(), [ids.tokens, ids.slots]))
+    }
+}
+
+/// Replaces `y` by `weight * dout` and returns the product of the two.
+struct Reweighted<'a> {
+    y: &'a mut [f32],
+    dout: &'a [f32],
+    weight: f32,
+}
+
+impl Loop for Reweighted<'_> {
+    type Output = f32;
+
+    #[inline(always)]
+    fn run<M: MulAdd>(self) -> f32 {
+        let product = dot(self.dout, self.y);
+        for (y, dout) in self.y.iter_mut().zip(self.dout) {
+            *y = self.weight * dout;
+        }
+        product
     }
 }
 
