@@ -27,7 +27,10 @@ pub use fulmar_train as train;
 
 /// What most programs need.
 pub mod prelude {
-    pub use fulmar_ep::{Local, TokenDispatcher};
+    pub use fulmar_ep::{
+        DispatchConfig, DispatchCounts, Dispatcher, Layout, Local, TokenDispatcher, WireBytes,
+        World,
+    };
     pub use fulmar_kernels::device_panic::abort_on_device_panic;
     pub use fulmar_model::attention::Attention;
     pub use fulmar_model::moe::balance::Balancing;

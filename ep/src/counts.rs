@@ -64,6 +64,11 @@ impl DispatchCounts {
     pub fn receiver_drop_fraction(&self) -> f64 {
         fraction(self.receiver_dropped, self.valid)
     }
+
+    /// Share of the assignments that reached a receiver which receivers dropped, 0 without any.
+    pub fn receiver_drop_fraction_of_received(&self) -> f64 {
+        fraction(self.receiver_dropped, self.kept + self.receiver_dropped)
+    }
 }
 
 fn fraction(part: u64, whole: u64) -> f64 {

@@ -93,6 +93,59 @@ pub enum EpError {
     /// A collective that failed.
     #[error(transparent)]
     Transport(#[from] TransportError),
+    /// Experts that the shards cannot share evenly.
+    #[error(
+        "`num_experts` is {num_experts}, which {shards} shards cannot share; use a multiple of \
+         {shards}"
+    )]
+    SharedExperts {
+        /// Experts of the layer.
+        num_experts: usize,
+        /// Shards.
+        shards: usize,
+    },
+    /// A token that chooses no expert, or more than there are.
+    #[error("`experts_per_token` is {found}, needed 1 to {num_experts}, the number of experts")]
+    ExpertsPerToken {
+        /// Experts of a token.
+        found: usize,
+        /// Experts of the layer.
+        num_experts: usize,
+    },
+    /// Choices that are not whole tokens, equally many on each shard.
+    #[error(
+        "{found} choices cannot be those of {shards} shards, {experts_per_token} a token; needed \
+         a multiple of {}", shards * experts_per_token
+    )]
+    SharedTokens {
+        /// Choices found.
+        found: usize,
+        /// Shards.
+        shards: usize,
+        /// Experts of a token.
+        experts_per_token: usize,
+    },
+    /// Waves that a shard's experts cannot share evenly.
+    #[error(
+        "`waves` is {waves}, which {local_experts} local experts cannot share; use a divisor of \
+         {local_experts}"
+    )]
+    Waves {
+        /// Waves.
+        waves: usize,
+        /// Experts of a shard.
+        local_experts: usize,
+    },
+    /// A capacity factor that leaves no room, or no limit.
+    #[error("the {name} factor is {found}, needed a number above 0 and up to {most}")]
+    Factor {
+        /// Whose room it is: `sender` or `receiver`.
+        name: &'static str,
+        /// The factor.
+        found: f64,
+        /// The largest of use.
+        most: f64,
+    },
     /// Counts that do not add up: an assignment was lost or invented.
     #[error("assignments do not add up: {0:?}")]
     CountIdentity(DispatchCounts),

@@ -5,6 +5,8 @@ pub mod config;
 pub mod counts;
 pub mod demand;
 pub mod dispatch;
+pub mod replay;
+
 mod error;
 pub mod exchange;
 pub mod report;

@@ -153,7 +153,8 @@ impl MyModel {
         let segment_ids = ints(&batch.segment_ids).reshape([b, s]);
         let loss_weight = Tensor::<1>::from_data(TensorData::from(&batch.loss_weight[..]), device);
         let demand = dispatcher.demand(&batch.token_valid)?;
-        let routed = Routed { dispatcher, balancing: Some(balancing), demand: &demand };
+        let balancing = Some(balancing);
+        let routed = Routed { dispatcher, balancing, demand: &demand, seq_len: s };
 
         let rows = self.embedding.val().select(0, ints(&batch.tokens));
         let d = rows.dims()[1];

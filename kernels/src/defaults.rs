@@ -17,8 +17,10 @@ use crate::gated::{Activation, GatedKernel};
 use crate::grouped_swiglu::{GroupedSwigluInputs, GroupedSwigluKernel, Groups};
 use crate::muonh::{MuonHKernel, MuonHNorm, MuonHOptions};
 use crate::newton_schulz::{NewtonSchulzKernel, Precision};
+use crate::pack::{Header, PackKernel};
 use crate::permute::{PermuteKernel, RowIds};
 use crate::rms_norm::RmsNormKernel;
+use crate::sequence_balance::SequenceBalanceKernel;
 use crate::short_conv::ShortConvKernel;
 use crate::silu::SiluKernel;
 use crate::top_k::TopKKernel;
@@ -157,14 +159,26 @@ agree!(permute_by_default, PermuteKernel, B => {
     let ids = RowIds::<B> {
         row_of: integers::<B, 2>([3, 2], &[2, -1, 0, 4, -1, 1]),
         assignment_of: integers::<B, 1>([5], &[2, 5, 0, -1, 3]),
+        checked: false,
     };
     let (x, y) = (floats::<B, 2>([3, 4], 0.1), floats::<B, 2>([5, 4], 0.2));
     let (weights, grad) = (floats::<B, 2>([3, 2], 0.3), floats::<B, 2>([3, 4], 0.4));
     let rows = B::dispatch(x, ids.clone());
-    let dx = B::dispatch_backward(ids.clone(), y.clone());
-    let out = B::combine(y.clone(), weights.clone(), ids.clone());
-    let (dy, dweights) = B::combine_backward(y, weights, ids, grad);
-    [rows, dx, out, dy, dweights].map(read::<B, 2>).into()
+    let dx = B::dispatch_backward(ids.clone(), y);
+    let parts = || vec![floats::<B, 2>([2, 4], 0.2), floats::<B, 2>([3, 4], 0.5)];
+    let out = B::combine(parts(), weights.clone(), ids.clone());
+    let (dparts, dweights) = B::combine_backward(parts(), weights, ids, grad);
+    [rows, dx, out, dweights].into_iter().chain(dparts).map(read::<B, 2>).collect()
+});
+
+agree!(pack_by_default, PackKernel, B => {
+    let ids = RowIds::<B> {
+        row_of: integers::<B, 2>([3, 2], &[2, -1, 1, 5, -1, 4]),
+        assignment_of: integers::<B, 1>([6], &[-1, 2, 0, -1, 5, 3]),
+        checked: false,
+    };
+    let header = Header { parts: 2, rows: 1, values: vec![0.5; 8].into() };
+    vec![read::<B, 2>(B::pack(floats::<B, 2>([3, 4], 0.1), ids, &header))]
 });
 
 agree!(combine_weights_by_default, CombineWeightsKernel, B => {
@@ -172,6 +186,14 @@ agree!(combine_weights_by_default, CombineWeightsKernel, B => {
     let selected = integers::<B, 2>([3, 2], &[0, 4, 2, -1, 3, 1]);
     let out = B::forward(logits.clone(), selected.clone(), 2.5);
     [out, B::backward(logits, selected, 2.5, grad)].map(read::<B, 2>).into()
+});
+
+agree!(sequence_balance_by_default, SequenceBalanceKernel, B => {
+    let (logits, grad) = (floats::<B, 2>([6, 5], 0.1), floats::<B, 1>([2], 0.2));
+    let selected = integers::<B, 2>([6, 2], &[0, 4, 2, -1, 3, 1, 1, 0, 0, 2, 4, 3]);
+    let valid = integers::<B, 1>([6], &[1, 1, 0, 1, 1, 1]);
+    let out = B::forward(logits.clone(), selected.clone(), valid.clone(), 3);
+    vec![read::<B, 1>(out), read::<B, 2>(B::backward(logits, selected, valid, 3, grad))]
 });
 
 agree!(cross_entropy_by_default, CrossEntropyKernel, B => {

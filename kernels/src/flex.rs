@@ -1,5 +1,7 @@
 //! Slices in and out of Flex tensors, the CPU backend.
 
+use std::borrow::Cow;
+
 use burn::backend::flex::{FlexTensor, Layout};
 use burn::tensor::{Bytes, DType, Shape};
 
@@ -16,15 +18,32 @@ pub(crate) fn floats(tensor: &FlexTensor) -> &[f32] {
 
 /// The elements of an integer tensor, whatever its width; Flex's default is i32.
 pub(crate) fn integers(tensor: FlexTensor) -> Vec<i32> {
-    let tensor = tensor.to_contiguous();
+    integers_of(&contiguous(tensor)).into_owned()
+}
+
+/// The elements of a contiguous integer tensor, where they lie if they are i32.
+pub(crate) fn integers_of(tensor: &FlexTensor) -> Cow<'_, [i32]> {
     match tensor.dtype() {
-        DType::I32 => tensor.as_slice::<i32>().expect("contiguous").to_vec(),
+        DType::I32 => Cow::Borrowed(tensor.as_slice::<i32>().expect("contiguous")),
         DType::I64 => {
             let wide = tensor.as_slice::<i64>().expect("contiguous");
             wide.iter().map(|&v| i32::try_from(v).expect("an index below 2^31")).collect()
         }
         other => panic!("indices are i32 or i64, found {other:?}"),
     }
+}
+
+/// The chosen experts of an operation, each -1 for none or one of `num_experts`.
+pub(crate) fn expert_ids(op: &str, selected: FlexTensor, num_experts: usize) -> Vec<i32> {
+    let selected = integers(selected);
+    for (index, &id) in selected.iter().enumerate() {
+        assert!(
+            id >= -1 && i64::from(id) < num_experts as i64,
+            "{op}: `selected[{index}]` is {id}, needed -1 to {}",
+            num_experts as i64 - 1
+        );
+    }
+    selected
 }
 
 /// The dimensions of a tensor.

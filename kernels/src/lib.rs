@@ -10,6 +10,7 @@ mod graph;
 mod hyperball;
 mod matrix;
 mod parallel;
+mod rows;
 mod simd;
 
 pub mod adam;
@@ -22,7 +23,9 @@ pub mod muonh;
 pub mod newton_schulz;
 pub mod pack;
 pub mod permute;
+pub mod recycler;
 pub mod rms_norm;
+pub mod sequence_balance;
 pub mod short_conv;
 pub mod silu;
 pub mod top_k;

@@ -22,38 +22,6 @@ pub(crate) fn for_each_row(out: &mut [f32], dim: usize, fill: impl Fn(usize, &mu
     });
 }
 
-/// `rows` rows of `dim` values, each a copy of what `source` gives for it, or zeros; blocks of rows
-/// in parallel. Memory is written once: zeroing it first would cost a quarter of a large copy.
-pub(crate) fn rows_from<'a>(
-    rows: usize,
-    dim: usize,
-    source: impl Fn(usize) -> Option<&'a [f32]> + Sync,
-) -> Vec<f32> {
-    let len = rows * dim;
-    let mut out = Vec::with_capacity(len);
-    if len == 0 {
-        return out;
-    }
-    let blocks = out.spare_capacity_mut()[..len].par_chunks_mut(dim * ROW_BLOCK);
-    blocks.enumerate().for_each(|(block, out)| {
-        for (i, out) in out.chunks_mut(dim).enumerate() {
-            match source(block * ROW_BLOCK + i) {
-                // Panics unless the row has `dim` values.
-                Some(row) => {
-                    out.write_copy_of_slice(row);
-                }
-                None => out.iter_mut().for_each(|value| {
-                    value.write(0.0);
-                }),
-            }
-        }
-    });
-    // SAFETY: the blocks and their rows cover the first `len` elements, and each row was written
-    // whole above.
-    unsafe { out.set_len(len) };
-    out
-}
-
 /// Adds `parts` elementwise, first to last.
 pub(crate) fn sum_in_order(len: usize, parts: impl IntoIterator<Item = Vec<f32>>) -> Vec<f32> {
     let mut total = vec![0.0; len];

@@ -57,6 +57,19 @@ fn with_avx2<L: Loop>(body: L) -> L::Output {
     body.run::<Fused>()
 }
 
+/// Asks for a row that will be read soon, wherever it lies; a hint and nothing else.
+#[inline(always)]
+pub(crate) fn prefetch(row: &[f32]) {
+    #[cfg(target_arch = "x86_64")]
+    for line in row.chunks(16) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: the address is one of a slice, and a prefetch reads nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = row;
+}
+
 /// `e^x` with a relative error below 2e-7; 0 below -104, infinity above 88.73, NaN for NaN.
 ///
 /// With n = round(x / ln 2) and r = x - n ln 2 it is 2^n times a polynomial in r.

@@ -82,6 +82,11 @@ pub struct ModelConfig {
     pub routing_sum: f64,
     /// Weight of mean(logsumexp^2) in the loss.
     pub z_loss: f64,
+    /// Weight in the loss of the sequence balance loss, summed over layers and averaged over the
+    /// rows of the global batch (see [`fulmar_kernels::sequence_balance`]: 1 for each layer when
+    /// balanced). 0, as in the recipe, to leave it out.
+    #[serde(default)]
+    pub sequence_balance_loss: f64,
     /// Bins of the margin histogram that balances experts.
     pub quantile_bins: usize,
     /// Initial weights have std `initial_scale / sqrt(hidden_dim)` before the cut at 3 sigma.
@@ -203,8 +208,12 @@ impl ModelConfig {
                 return Err(rule(field, value, "a finite number above 0"));
             }
         }
-        if !(self.z_loss.is_finite() && self.z_loss >= 0.0) {
-            return Err(rule("z_loss", self.z_loss, "a finite number, 0 or more"));
+        let weights =
+            [("z_loss", self.z_loss), ("sequence_balance_loss", self.sequence_balance_loss)];
+        for (field, value) in weights {
+            if !(value.is_finite() && value >= 0.0) {
+                return Err(rule(field, value, "a finite number, 0 or more"));
+            }
         }
         Ok(())
     }

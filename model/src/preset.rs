@@ -113,6 +113,7 @@ fn rung(
         norm_eps: 1e-5,
         routing_sum: 2.5,
         z_loss: 1e-4,
+        sequence_balance_loss: 0.0,
         quantile_bins: 10_000,
         initial_scale: 0.5,
         router_dot: RouterDot::F32,

@@ -78,6 +78,9 @@ pub struct ForwardOutput<S> {
     pub hidden: Tensor<2>,
     /// One entry a layer.
     pub layers: Vec<LayerStats<S>>,
+    /// The sequence balance loss of each row `[b]`, summed over layers and tracked; in training
+    /// where the configuration gives it a weight.
+    pub sequence_balance: Option<Tensor<1>>,
 }
 
 impl Transformer<SigmoidRouter> {
@@ -152,7 +155,7 @@ impl<R: Router> Transformer<R> {
     ) -> Result<ForwardOutput<B::Stats>, ModelError> {
         let [b, s] = input.tokens.dims();
         let demand = dispatcher.demand(&input.token_valid).map_err(ModelError::Demand)?;
-        let routed = Routed { dispatcher, balancing, demand: &demand };
+        let routed = Routed { dispatcher, balancing, demand: &demand, seq_len: s };
         let mut x = self.embed(&input.tokens);
         let mut stats = Vec::with_capacity(self.layers.len());
         for (layer, block) in self.layers.iter().enumerate() {
@@ -164,7 +167,9 @@ impl<R: Router> Transformer<R> {
         }
         let d = x.dims()[2];
         let hidden = self.final_norm.forward(x.reshape([b * s, d]));
-        Ok(ForwardOutput { hidden, layers: stats })
+        let of_layers = stats.iter_mut().filter_map(|layer| layer.sequence_balance.take());
+        let sequence_balance = of_layers.reduce(|sum, of_layer| sum + of_layer);
+        Ok(ForwardOutput { hidden, layers: stats, sequence_balance })
     }
 
     /// What each layer's router reads [t, d], for a look at its decisions.
@@ -178,7 +183,8 @@ impl<R: Router> Transformer<R> {
         balancing: Option<&B>,
     ) -> Result<Vec<Tensor<2>>, ModelError> {
         let demand = dispatcher.demand(&input.token_valid).map_err(ModelError::Demand)?;
-        let routed = Routed { dispatcher, balancing, demand: &demand };
+        let [_, seq_len] = input.tokens.dims();
+        let routed = Routed { dispatcher, balancing, demand: &demand, seq_len };
         let mut x = self.embed(&input.tokens);
         let mut inputs = Vec::with_capacity(self.layers.len());
         for (layer, block) in self.layers.iter().enumerate() {

@@ -71,6 +71,7 @@ pub fn config_of(file: &GoldenFile) -> ModelConfig {
         norm_eps: settings.norm_eps,
         routing_sum: settings.routing_sum,
         z_loss: settings.z_loss,
+        sequence_balance_loss: 0.0,
         quantile_bins: settings.qb_bins,
         initial_scale: 0.5,
         router_dot: RouterDot::F32,

@@ -5,6 +5,7 @@ mod tiny;
 mod toy;
 
 mod bad_input;
+mod capacity;
 mod checkpoints;
 mod evaluation;
 mod exactness;
@@ -17,4 +18,5 @@ mod ranks_failure;
 mod ranks_recipes;
 mod ranks_runs;
 mod recipes;
+mod sequence_balance;
 mod soak;

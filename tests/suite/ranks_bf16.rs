@@ -44,8 +44,12 @@ fn layer(
     rank.exchange_by(dispatch)?;
     let rows = rank.micro_batches(batch).remove(0);
     let demand = rank.dispatcher.demand(&rows.token_valid)?;
-    let routed =
-        Routed { dispatcher: &rank.dispatcher, balancing: Some(&rank.balancing), demand: &demand };
+    let routed = Routed {
+        dispatcher: &rank.dispatcher,
+        balancing: Some(&rank.balancing),
+        demand: &demand,
+        seq_len: rows.seq_len,
+    };
     let model = &rank.state.model;
     let tokens = TensorData::new(rows.tokens, [rows.token_valid.len()]);
     let tokens = Tensor::<1, Int>::from_data(tokens, &rank.device);

@@ -134,14 +134,9 @@ impl Bench {
     pub(crate) fn step(&mut self) -> StepReport {
         let batch = self.batch();
         let factor = self.config.schedule.factor(self.state.step);
-        let context = StepContext {
-            world: &World::solo(),
-            dispatcher: &Local::new(self.config.model.num_experts),
-            balancing: &state::balancing(&self.config),
-            z_loss: self.config.model.z_loss,
-            micro_rows: self.config.micro_rows() as usize,
-            device: &self.device,
-        };
+        let (world, dispatcher) = (World::solo(), Local::new(self.config.model.num_experts));
+        let balancing = state::balancing(&self.config);
+        let context = StepContext::new(&self.config, &world, &dispatcher, &balancing, &self.device);
         let rates = self.state.optimizer.rates(factor, 0.0);
         self.state.step(&batch, rates, &context).expect("a step")
     }

@@ -197,14 +197,8 @@ impl<'a> Rank<'a> {
     ) -> Result<StepReport, TrainError> {
         let factor = self.config.schedule.factor(self.state.step);
         let rates = self.state.optimizer.rates(factor, 0.0);
-        let context = StepContext {
-            world: self.world,
-            dispatcher,
-            balancing: &self.balancing,
-            z_loss: self.config.model.z_loss,
-            micro_rows: self.config.micro_rows() as usize,
-            device: &self.device,
-        };
+        let (config, device) = (&self.config, &self.device);
+        let context = StepContext::new(config, self.world, dispatcher, &self.balancing, device);
         self.state.step(batch, rates, &context)
     }
 

@@ -103,14 +103,7 @@ impl<'a> WholeStep<'a> {
         let dispatcher = Local::new(self.config.model.num_experts);
         let balancing = balancing(self.config);
         let world = World::solo();
-        let context = StepContext {
-            world: &world,
-            dispatcher: &dispatcher,
-            balancing: &balancing,
-            z_loss: self.config.model.z_loss,
-            micro_rows: ROWS,
-            device: &self.device,
-        };
+        let context = StepContext::new(self.config, &world, &dispatcher, &balancing, &self.device);
         let rates = self.state.optimizer.rates(0.5, 0.1);
         let report = self.state.step(&self.batch, rates, &context).expect("step");
         assert!(report.updated, "a step on random tokens is finite");

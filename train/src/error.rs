@@ -35,9 +35,6 @@ pub enum TrainError {
         /// The rule.
         source: Box<fulmar_ep::EpError>,
     },
-    /// Ranks that could not be connected, or lost each other.
-    #[error(transparent)]
-    Ranks(#[from] fulmar_ep::EpError),
     /// The first rank that failed, of several.
     #[error("rank {rank}: {source}")]
     Rank {
@@ -61,6 +58,9 @@ pub enum TrainError {
     /// Corpus, tokenizer, store or mixture.
     #[error(transparent)]
     Data(#[from] fulmar_data::DataError),
+    /// An exchange between shards, or the layout of ranks.
+    #[error(transparent)]
+    Ep(#[from] fulmar_ep::EpError),
     /// Evaluation.
     #[error(transparent)]
     Eval(#[from] fulmar_eval::EvalError),
@@ -117,6 +117,14 @@ pub enum TrainError {
         /// What was found and what is needed.
         problem: String,
     },
+    /// Recorded choices of experts that cannot be used.
+    #[error("choices {path}: {problem}")]
+    Choices {
+        /// The file.
+        path: PathBuf,
+        /// What was found and what is needed.
+        problem: String,
+    },
     /// A device that this build or machine does not have.
     #[error("device `{device}`: {problem}")]
     Device {
@@ -138,6 +146,22 @@ pub enum TrainError {
 }
 
 impl TrainError {
+    /// The error and its causes, one a line, each once: some messages quote their cause.
+    pub fn chain(&self) -> String {
+        let mut said = self.to_string();
+        let mut text = said.clone();
+        let mut cause = std::error::Error::source(self);
+        while let Some(error) = cause {
+            let message = error.to_string();
+            if !said.contains(&message) {
+                text += &format!("\n  because: {message}");
+                said = message;
+            }
+            cause = error.source();
+        }
+        text
+    }
+
     pub(crate) fn config(
         field: impl Into<String>,
         found: impl ToString,
@@ -149,6 +173,10 @@ impl TrainError {
     pub(crate) fn io(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::Io { doing, path, source }
+    }
+
+    pub(crate) fn choices(path: &Path, problem: impl Into<String>) -> Self {
+        Self::Choices { path: path.to_owned(), problem: problem.into() }
     }
 
     pub(crate) fn checkpoint(path: &Path, problem: impl Into<String>) -> Self {

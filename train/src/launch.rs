@@ -11,6 +11,9 @@ use crate::parallel::RankKind;
 
 /// Runs `body` on every rank and returns what the first rank of this process returned.
 ///
+/// Of processes that MPI started, a failure ends all: the first cause is printed once, and the exit
+/// status is 1.
+///
 /// # Errors
 /// The first cause: the error of the rank that failed first, naming the rank where there are
 /// several. All other ranks have ended then.
@@ -46,7 +49,11 @@ fn on_mpi<T>(
     config: &RunConfig,
     body: impl Fn(Arc<dyn Transport>) -> Result<T, TrainError>,
 ) -> Result<T, TrainError> {
-    fulmar_ep::transport::run_mpi(config.parallel.deadline(), body).map_err(cause)
+    let report = |error: &WorldError<TrainError>| match &error.failure {
+        RankFailure::Error(cause) => eprintln!("error: rank {}: {}", error.rank, cause.chain()),
+        _ => eprintln!("error: {error}"),
+    };
+    Ok(fulmar_ep::transport::run_mpi(config.parallel.deadline(), body, report)?)
 }
 
 #[cfg(not(feature = "mpi"))]

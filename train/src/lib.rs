@@ -5,12 +5,14 @@ pub mod config;
 pub mod parallel;
 pub mod recipe;
 
+mod accumulate;
 pub mod layer_report;
 pub mod optim;
 pub mod state;
 pub mod step;
 
 pub mod assemble;
+pub mod capacity;
 pub mod checkpoint;
 mod compare_weights;
 pub mod device;

@@ -1,18 +1,17 @@
 //! One training step, in the order of SPEC section 4: pending balance to bias, forward and
 //! backward, finiteness, update, new pending balance.
 
-use std::ops::Range;
-
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::Device;
 use fulmar_data::Batch;
 use fulmar_ep::transport::TransportError;
 use fulmar_ep::{EpError, TokenDispatcher, World};
-use fulmar_model::moe::LayerStats;
 use fulmar_model::moe::balance::Balancing;
 use fulmar_model::moe::quantile::{MarginStats, QuantileBalancing};
 use fulmar_model::moe::router::Router as _;
-use fulmar_model::{ModelError, ModelInput, Transformer};
+use fulmar_model::{ModelError, Transformer};
 
+use crate::accumulate::{Sums, accumulate};
+use crate::config::RunConfig;
 use crate::error::TrainError;
 use crate::layer_report::LayerReport;
 use crate::optim::{Gradients, StepRates};
@@ -29,21 +28,48 @@ pub struct StepContext<'a, D> {
     pub balancing: &'a QuantileBalancing,
     /// Weight of mean(logsumexp^2) in the loss.
     pub z_loss: f64,
+    /// Weight of the sequence balance loss; the model returns one where this is above 0.
+    pub sequence_balance_loss: f64,
     /// Rows of one forward pass of this rank.
     pub micro_rows: usize,
     /// The device of the model.
     pub device: &'a Device,
 }
 
+impl<'a, D> StepContext<'a, D> {
+    /// The context of every step of a run in which `dispatcher` carries rows.
+    pub fn new(
+        config: &RunConfig,
+        world: &'a World,
+        dispatcher: &'a D,
+        balancing: &'a QuantileBalancing,
+        device: &'a Device,
+    ) -> Self {
+        Self {
+            world,
+            dispatcher,
+            balancing,
+            z_loss: config.model.z_loss,
+            sequence_balance_loss: config.model.sequence_balance_loss,
+            micro_rows: config.micro_rows() as usize,
+            device,
+        }
+    }
+}
+
 /// What a step found out.
 #[derive(Debug, Clone)]
 pub struct StepReport {
-    /// Cross-entropy plus weighted z-loss, over all scored positions of the batch.
+    /// Cross-entropy plus weighted z-loss, over all scored positions of the batch. What balances
+    /// sequences is trained on too, but is no part of this: losses of runs stay comparable.
     pub loss: f64,
     /// Mean cross-entropy.
     pub cross_entropy: f64,
     /// Mean of logsumexp^2, before its weight.
     pub z: f64,
+    /// Sequence balance loss, summed over layers and averaged over rows, before its weight; where
+    /// it is trained on.
+    pub sequence_balance: Option<f64>,
     /// Norm of the gradient over all parameters.
     pub grad_norm: f64,
     /// One entry a layer.
@@ -52,13 +78,6 @@ pub struct StepReport {
     pub bias_range: (f32, f32),
     /// False if loss or gradient were not finite and nothing was updated.
     pub updated: bool,
-}
-
-/// Sums of one step over this rank's micro-batches.
-struct Sums {
-    cross_entropy: f64,
-    z: f64,
-    layers: Vec<(LayerReport, MarginStats)>,
 }
 
 impl TrainState {
@@ -88,10 +107,13 @@ impl TrainState {
 
         let gradients = gradients.over_ranks(self.optimizer.table(), world)?;
         let grad_norm = gradients.norm_over_ranks(self.optimizer.table(), world)?;
-        let totals = world.all.sum_f64("loss", &[sums.cross_entropy, sums.z])?;
+        let of_rows = sums.sequence_balance;
+        let own = [sums.cross_entropy, sums.z, of_rows.unwrap_or(0.0)];
+        let totals = world.all.sum_f64("loss", &own)?;
         let scored = batch.num_scored() as f64;
         let (cross_entropy, z) = (totals[0] / scored, totals[1] / scored);
         let loss = cross_entropy + context.z_loss * z;
+        let sequence_balance = of_rows.map(|_| totals[2] / batch.num_rows as f64);
         let updated = loss.is_finite() && grad_norm.is_finite();
         let (layers, margins): (Vec<_>, Vec<_>) = sums.layers.into_iter().unzip();
         if updated {
@@ -101,7 +123,16 @@ impl TrainState {
             self.step += 1;
         }
         let layers = LayerReport::over_ranks(layers, &world.all)?;
-        Ok(StepReport { loss, cross_entropy, z, grad_norm, layers, bias_range, updated })
+        Ok(StepReport {
+            loss,
+            cross_entropy,
+            z,
+            sequence_balance,
+            grad_norm,
+            layers,
+            bias_range,
+            updated,
+        })
     }
 
     fn next_pending<D>(
@@ -137,78 +168,13 @@ impl StepReport {
             loss: unknown,
             cross_entropy: unknown,
             z: unknown,
+            sequence_balance: None,
             grad_norm: unknown,
             layers: Vec::new(),
             bias_range,
             updated: false,
         }
     }
-}
-
-fn accumulate<D: TokenDispatcher>(
-    model: &Transformer,
-    batch: &Batch,
-    context: &StepContext<'_, D>,
-    gradients: &mut Gradients,
-) -> Result<Sums, ModelError> {
-    let scored = batch.num_scored() as f64;
-    let mut sums = Sums { cross_entropy: 0.0, z: 0.0, layers: Vec::new() };
-    let rows = own_rows(batch.num_rows, context.world);
-    for start in rows.clone().step_by(context.micro_rows) {
-        let micro = batch.rows(start..rows.end.min(start + context.micro_rows));
-        let output = model.forward(
-            &input(&micro, context.device),
-            context.dispatcher,
-            Some(context.balancing),
-        )?;
-        let (targets, weight) = targets(&micro, context.device);
-        let loss = model.loss(output.hidden, targets, weight, context.z_loss);
-        // Scored positions of the whole step: micro-batches and ranks add up to its mean.
-        let grads = loss.total.div_scalar(scored).backward();
-        gradients.add(model, grads);
-        sums.cross_entropy += f64::from(loss.cross_entropy_sum.into_scalar::<f32>());
-        sums.z += f64::from(loss.z_sum.into_scalar::<f32>());
-        sums.merge(output.layers, context.balancing);
-    }
-    Ok(sums)
-}
-
-impl Sums {
-    fn merge(&mut self, layers: Vec<LayerStats<MarginStats>>, balancing: &QuantileBalancing) {
-        let layers = layers.into_iter().map(|layer| {
-            let (routing, margins) = layer.training.expect("training observes every layer");
-            (LayerReport::of_micro_batch(&layer.dispatch, routing), margins)
-        });
-        if self.layers.is_empty() {
-            self.layers = layers.collect();
-            return;
-        }
-        let so_far = std::mem::take(&mut self.layers);
-        let merged =
-            so_far.into_iter().zip(layers).map(|((mut report, margins), (more, other))| {
-                report.add(&more);
-                (report, balancing.merge(margins, other))
-            });
-        self.layers = merged.collect();
-    }
-}
-
-/// The rows of a batch that are this rank's: equal shares, in the order of ranks.
-fn own_rows(num_rows: usize, world: &World) -> Range<usize> {
-    let (rank, ranks) = (world.rank(), world.layout.ranks());
-    num_rows * rank / ranks..num_rows * (rank + 1) / ranks
-}
-
-fn input(batch: &Batch, device: &Device) -> ModelInput {
-    let Batch { tokens, segment_ids, token_valid, .. } = batch.clone();
-    ModelInput::new(tokens, segment_ids, token_valid, [batch.num_rows, batch.seq_len], device)
-}
-
-fn targets(batch: &Batch, device: &Device) -> (Tensor<1, Int>, Tensor<1>) {
-    let len = batch.targets.len();
-    let targets = TensorData::new(batch.targets.clone(), [len]);
-    let weight = TensorData::new(batch.loss_weight.clone(), [len]);
-    (Tensor::from_data(targets, device), Tensor::from_data(weight, device))
 }
 
 fn bias_range(model: &Transformer) -> (f32, f32) {

@@ -34,6 +34,14 @@ impl Frame {
         Ok(Self { parts, slots: slots as usize, header_rows: header_rows as usize, width })
     }
 
+    /// # Errors
+    /// [`EpError::TooManyRows`] if an index over the rows of so many frames would not fit into 31
+    /// bits.
+    pub(super) fn check_number(&self, frames: usize) -> Result<(), EpError> {
+        let found = self.rows() as u64 * frames as u64;
+        i32::try_from(found).map(drop).map_err(|_| EpError::TooManyRows { found })
+    }
+
     /// The same slots without a header.
     pub(super) fn bare(self) -> Self {
         Self { header_rows: 0, ..self }
@@ -95,7 +103,7 @@ impl Frame {
         let Self { parts, slots, header_rows, width } = *self;
         let rows: Tensor<3> = rows.clone().inner().reshape([parts, header_rows + slots, width]);
         let header = rows.slice([0..parts, 0..header_rows, 0..width]).into_data();
-        let header: Vec<f32> = header.iter::<f32>().collect();
+        let header: Vec<f32> = header.try_to_vec().expect("rows of f32");
         let mut numbers = Vec::with_capacity(parts * slots);
         for shard in 0..parts {
             let of_shard = &header[shard * header_rows * width..][..slots];

@@ -7,7 +7,6 @@ use fulmar_kernels::grouped_swiglu::Groups;
 use fulmar_kernels::permute::{RowMap, combine_rows, dispatch_rows};
 
 use super::choices::Choices;
-use super::maps::row_map;
 use super::send_order::SendOrder;
 use super::{Combined, Dispatched, ExpertRows, TokenDispatcher};
 use crate::demand::Demand;
@@ -58,7 +57,7 @@ impl TokenDispatcher for Local {
         let group_sizes = choices.by_expert(self.num_experts);
         let order = SendOrder::new(&choices, num_tokens * k, &group_sizes);
         let report = order.report(demand, k, Default::default());
-        let map = row_map(order.row_of, k, choices.assignments.len(), &device);
+        let map = RowMap::from_rows(order.row_of, k, choices.assignments.len(), &device);
         let rows = dispatch_rows(tokens, &map);
         let wave = ExpertRows { rows, groups: Groups::from_counts(&group_sizes) };
         Ok(Dispatched { waves: vec![wave], handle: LocalHandle { map, report } })

@@ -5,7 +5,6 @@ mod dispatcher;
 pub mod fixed_cells;
 mod frame;
 pub mod local;
-mod maps;
 pub mod pooled_wave;
 pub mod ragged;
 pub mod ring;
@@ -15,6 +14,7 @@ use std::ops::Range;
 
 use burn::tensor::{Int, Tensor};
 use fulmar_kernels::grouped_swiglu::Groups;
+use fulmar_kernels::permute::RowMap;
 
 use crate::demand::Demand;
 use crate::error::EpError;
@@ -22,6 +22,9 @@ use crate::report::DispatchReport;
 use crate::transport::Group;
 
 pub use dispatcher::{Dispatcher, DispatcherHandle};
+
+/// No row, no assignment.
+const NONE: i32 = RowMap::NONE;
 
 /// Carries token rows to the experts chosen for them, and weighted results back.
 ///

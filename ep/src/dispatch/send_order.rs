@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use super::NONE;
 use super::choices::Choices;
-use super::maps::NONE;
 use crate::counts::DispatchCounts;
 use crate::demand::Demand;
 use crate::report::{DispatchReport, WireCounter, tokens_by_lost};

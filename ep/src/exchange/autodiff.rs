@@ -4,7 +4,7 @@ use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::backend::tensor::FloatTensor;
 
-use super::{ExchangeKernel, ExchangeOps, Route};
+use super::{ExchangeKernel, ExchangeOps, Label, Route};
 
 /// What an operation does with a gradient.
 type Reverse<B> = fn(FloatTensor<B>, &Route) -> FloatTensor<B>;
@@ -13,18 +13,9 @@ fn propagate<B: ExchangeKernel>(ops: Ops<Route, 1>, grads: &mut Gradients, rever
     let grad = grads.consume::<B>(&ops.node);
     let [parent] = ops.parents;
     if let Some(parent) = parent {
-        let label = backward_label(ops.state.label);
+        let Label { forward, backward } = ops.state.label;
+        let label = Label { forward: backward, backward: forward };
         grads.register::<B>(parent.id, reverse(grad, &ops.state.reversed(label)));
-    }
-}
-
-/// Told apart from the forward, so that a rank that is still there is noticed.
-fn backward_label(label: &'static str) -> &'static str {
-    match label {
-        "dispatch" => "dispatch, backward",
-        "combine" => "combine, backward",
-        "weights" => "weights, backward",
-        _ => "backward",
     }
 }
 

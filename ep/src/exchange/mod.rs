@@ -10,6 +10,7 @@ mod autodiff;
 mod cpu;
 #[cfg(feature = "cube")]
 mod cube;
+mod label;
 mod wire;
 
 use std::sync::Arc;
@@ -19,6 +20,8 @@ use burn::backend::{Backend, Dispatch, Flex, backend_extension};
 use burn::tensor::Tensor;
 use fulmar_kernels::bridge::Bridge;
 use serde::{Deserialize, Serialize};
+
+pub use label::Label;
 
 use crate::report::WireCounter;
 use crate::transport::Group;
@@ -49,8 +52,8 @@ impl Payload {
 pub struct Route {
     /// The ranks that exchange.
     pub group: Group,
-    /// What for, in errors.
-    pub label: &'static str,
+    /// What for, in errors and between peers.
+    pub label: Label,
     /// The type of rows on the wire.
     pub payload: Payload,
     /// Rows for each member, in the order of the input's rows.
@@ -66,7 +69,7 @@ pub struct Route {
 impl Route {
     /// The way back.
     #[must_use]
-    pub fn reversed(self, label: &'static str) -> Self {
+    pub fn reversed(self, label: Label) -> Self {
         Self { label, send_rows: self.recv_rows, recv_rows: self.send_rows, ..self }
     }
 
@@ -93,7 +96,11 @@ impl Route {
 /// peer is lost.
 pub fn exchange(x: Tensor<2>, route: &Route) -> Tensor<2> {
     let (found, needed) = (x.dims()[0], route.send_rows.iter().sum::<usize>());
-    assert_eq!(found, needed, "exchange `{}`: `x` has {found} rows, needed {needed}", route.label);
+    assert_eq!(
+        found, needed,
+        "exchange `{}`: `x` has {found} rows, needed {needed}",
+        route.label.forward
+    );
     Tensor::from_dispatch(Dispatch::exchange_rows(x.into_dispatch(), route.clone()))
 }
 
@@ -110,7 +117,7 @@ pub fn all_gather(x: Tensor<2>, route: &Route) -> Tensor<2> {
     assert_eq!(
         found, needed,
         "all_gather `{}`: `x` has {found} rows, needed {needed}",
-        route.label
+        route.label.forward
     );
     Tensor::from_dispatch(Dispatch::gather_rows(x.into_dispatch(), route.clone()))
 }
@@ -129,7 +136,7 @@ pub fn reduce_scatter(x: Tensor<2>, route: &Route) -> Tensor<2> {
     assert_eq!(
         found, needed,
         "reduce_scatter `{}`: `x` has {found} rows, needed {needed}",
-        route.label
+        route.label.forward
     );
     Tensor::from_dispatch(Dispatch::scatter_rows(x.into_dispatch(), route.clone()))
 }

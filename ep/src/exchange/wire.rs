@@ -24,7 +24,7 @@ pub(super) fn all_to_all(x: impl Floats, width: usize, route: &Route) -> Vec<f32
         send_words: words(&send, route.payload),
         recv_words: words(&recv, route.payload),
     };
-    decoded(or_unwind(route.group.run(route.label, collective)), &recv, route.payload)
+    decoded(or_unwind(route.group.run(route.label.forward, collective)), &recv, route.payload)
 }
 
 /// The floats of every member.
@@ -36,7 +36,7 @@ pub(super) fn all_gather(x: impl Floats, width: usize, route: &Route) -> Vec<f32
         send: encoded(x, &[own], route.payload),
         words: words(&recv, route.payload),
     };
-    decoded(or_unwind(route.group.run(route.label, collective)), &recv, route.payload)
+    decoded(or_unwind(route.group.run(route.label.forward, collective)), &recv, route.payload)
 }
 
 /// The sum, in the order of members, of what they send here.

@@ -2,7 +2,7 @@ use std::fmt::Display;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use super::collectives::{values_of, words_of};
+use super::reduce::{values_of, words_of};
 use super::{Buffer, Collective, Element, Reduce, Reduction, Solo, Transport, TransportError};
 
 /// The members of a transport as seen from one of them, with the small collectives that training

@@ -7,6 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
 use super::threads::{Hub, Threads};
 use super::{Transport, TransportError};
 
@@ -46,6 +48,10 @@ pub fn or_unwind<T>(result: Result<T, TransportError>) -> T {
 
 /// Runs `body` on `ranks` threads, each with its own end of a transport.
 ///
+/// Each rank has a thread pool of its own, its share of the caller's, and `body` runs in it. In one
+/// pool for all, kernels of a rank would wait behind those of others, and each would be handed over
+/// between threads, of which there are more than cores then.
+///
 /// The results come in the order of ranks. If one rank fails, by an error or a panic, the waits of
 /// all others end at once; the first cause is what is returned, and the others' are dropped.
 ///
@@ -60,14 +66,11 @@ pub fn run_world<T: Send, E: Send + Display>(
     body: impl Fn(Arc<dyn Transport>) -> Result<T, E> + Sync,
 ) -> Result<Vec<T>, WorldError<E>> {
     let hub = Hub::new(deadline);
+    let pools: Vec<ThreadPool> = (0..ranks).map(|rank| pool(rank, ranks)).collect();
     let outcomes: Vec<Result<T, RankFailure<E>>> = std::thread::scope(|scope| {
-        let start = |rank| {
-            let (hub, body) = (hub.clone(), &body);
-            let thread =
-                std::thread::Builder::new().name(format!("rank-{rank}")).stack_size(STACK_BYTES);
-            thread
-                .spawn_scoped(scope, move || run_rank(&hub, rank, ranks, body))
-                .expect("a thread for each rank")
+        let start = |rank: usize| {
+            let (hub, body, pool) = (hub.clone(), &body, &pools[rank]);
+            scope.spawn(move || pool.install(|| run_rank(&hub, rank, ranks, body)))
         };
         let threads: Vec<_> = (0..ranks).map(start).collect();
         threads.into_iter().map(|thread| thread.join().expect("panics are caught")).collect()
@@ -90,6 +93,18 @@ pub fn run_world<T: Send, E: Send + Display>(
     if failures.is_empty() { Ok(results) } else { Err(failures.swap_remove(cause)) }
 }
 
+/// The threads of one rank. That a rank blocks in one of them while it waits for its peers holds up
+/// nobody: whatever else runs in the pool is a part of what the rank does itself.
+fn pool(rank: usize, ranks: usize) -> ThreadPool {
+    let threads = (rayon::current_num_threads() / ranks).max(1);
+    ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .thread_name(move |thread| format!("rank-{rank}-{thread}"))
+        .stack_size(STACK_BYTES)
+        .build()
+        .expect("threads for each rank")
+}
+
 fn run_rank<T, E: Display>(
     hub: &Arc<Hub>,
     rank: usize,
@@ -97,17 +112,22 @@ fn run_rank<T, E: Display>(
     body: &(impl Fn(Arc<dyn Transport>) -> Result<T, E> + Sync),
 ) -> Result<T, RankFailure<E>> {
     let transport = Arc::new(Threads::world(hub.clone(), rank, ranks));
-    // Unwind safety: after a panic nothing of this rank is used again, and the hub is whole.
-    let outcome = catch_unwind(AssertUnwindSafe(|| body(transport)));
-    let outcome = match outcome {
-        Ok(result) => result.map_err(RankFailure::Error),
-        Err(panic) => Err(of_panic(panic)),
-    };
+    let outcome = outcome(|| body(transport));
     match &outcome {
         Ok(_) => hub.leave(rank),
         Err(failure) => hub.fail(rank, &failure.to_string()),
     }
     outcome
+}
+
+/// What became of a rank's body.
+pub(super) fn outcome<T, E>(body: impl FnOnce() -> Result<T, E>) -> Result<T, RankFailure<E>> {
+    // Unwind safety: after a panic nothing of this rank is used again but its end of the
+    // transport, which is whole: no code panics while it changes it.
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(result) => result.map_err(RankFailure::Error),
+        Err(panic) => Err(of_panic(panic)),
+    }
 }
 
 fn of_panic<E>(panic: Box<dyn Any + Send>) -> RankFailure<E> {

@@ -10,19 +10,26 @@ mod error;
 mod group;
 mod launch;
 mod mesh;
+#[cfg(feature = "mpi")]
+mod mpi;
+mod reduce;
 mod solo;
 mod threads;
+mod wait;
 
 use std::fmt::{self, Debug};
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(feature = "mpi")]
+pub use self::mpi::run_mpi;
 pub use buffer::{Buffer, DeviceRegion, Words};
-pub use collectives::{Collective, Element, Operation, Reduce, Reduction};
+pub use collectives::{Collective, Operation};
 pub use error::TransportError;
 pub use group::Group;
 pub use launch::{DEFAULT_DEADLINE, RankFailure, WorldError, or_unwind, run_world};
 pub use mesh::{Call, Mesh, Parts};
+pub use reduce::{Element, Reduce, Reduction};
 pub use solo::Solo;
 
 /// One rank's end of the connection between the members of a group.

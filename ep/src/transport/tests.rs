@@ -98,9 +98,7 @@ fn a_rank_that_skips_a_collective_is_an_error_on_every_rank() {
             }
             group.sum_u64("combine", &[1])
         };
-        run().inspect_err(|error| {
-            errors.lock().expect("no panic").push(error.to_string());
-        })
+        run().inspect_err(|error| errors.lock().expect("no panic").push(error.to_string()))
     });
     let error = failed.expect_err("ranks in different collectives").to_string();
     assert!(

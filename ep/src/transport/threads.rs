@@ -8,6 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::mesh::Call;
+use super::wait::{HAS_ENDED, Wait};
 use super::{Mesh, Parts, Pending, Transport, TransportError, Words};
 
 /// Where all ranks of a process meet.
@@ -124,30 +125,23 @@ impl Threads {
                     state.posts.remove(&key);
                 }
                 drop(state);
-                self.check(wait, world_peer, call, part.len(), wait.words[peer])?;
+                let (found, needed) = (part.len(), wait.words[peer]);
+                if call != wait.call || found != needed {
+                    return Err(self.failed(wait.mismatch(world_peer, (call, found), needed)));
+                }
                 return Ok((send, part));
             }
             if let Some(failure) = &state.failure {
-                return Err(self.lost(wait, failure.rank, failure.cause.clone()));
+                return Err(wait.lost(failure.rank, failure.cause.clone()));
             }
             if state.left.contains(&world_peer) {
-                let error = self.lost(wait, world_peer, "it has ended".to_owned());
                 drop(state);
-                return Err(self.failed(error));
+                return Err(self.failed(wait.lost(world_peer, HAS_ENDED.to_owned())));
             }
-            let waited = wait.started.elapsed();
-            let Some(left) = self.hub.deadline.checked_sub(waited).filter(|left| !left.is_zero())
-            else {
+            let Some(left) = wait.left(self.hub.deadline) else {
                 let missing = self.missing(&state, wait.sequence);
                 drop(state);
-                return Err(self.failed(TransportError::Deadline {
-                    rank: self.world_rank(),
-                    call: wait.call.to_string(),
-                    sequence: wait.sequence,
-                    missing,
-                    members: self.members.to_vec(),
-                    waited,
-                }));
+                return Err(self.failed(wait.late(missing)));
             };
             state = self
                 .hub
@@ -164,50 +158,11 @@ impl Threads {
         self.members.iter().copied().filter(|rank| !came(rank)).collect()
     }
 
-    fn check(
-        &self,
-        wait: &Wait,
-        peer: usize,
-        call: Call,
-        found: usize,
-        needed: usize,
-    ) -> Result<(), TransportError> {
-        if call == wait.call && found == needed {
-            return Ok(());
-        }
-        Err(self.failed(TransportError::Mismatch {
-            rank: self.world_rank(),
-            peer,
-            call: wait.call.to_string(),
-            sequence: wait.sequence,
-            found: format!("{call} with {found} words"),
-            needed: format!("{} with {needed} words", wait.call),
-        }))
-    }
-
-    fn lost(&self, wait: &Wait, peer: usize, cause: String) -> TransportError {
-        TransportError::PeerLost {
-            rank: self.world_rank(),
-            peer,
-            call: wait.call.to_string(),
-            sequence: wait.sequence,
-            cause,
-        }
-    }
-
     /// An error that the others should hear of, too.
     fn failed(&self, error: TransportError) -> TransportError {
         self.hub.fail(self.world_rank(), &error.to_string());
         error
     }
-}
-
-/// A collective that this rank waits for.
-struct Wait {
-    call: Call,
-    sequence: u64,
-    words: Vec<usize>,
-    started: Instant,
 }
 
 impl Mesh for Threads {
@@ -231,7 +186,14 @@ impl Mesh for Threads {
         self.hub.changed.notify_all();
         let this = self.clone();
         Ok(Pending::new(move || {
-            let wait = Wait { call, sequence, words: recv_words, started: Instant::now() };
+            let wait = Wait {
+                rank: this.world_rank(),
+                members: this.members.clone(),
+                call,
+                sequence,
+                words: recv_words,
+                started: Instant::now(),
+            };
             let mut arrived = Vec::with_capacity(wait.words.iter().sum());
             for peer in 0..this.members.len() {
                 let (words, part) = this.take(&wait, peer)?;

@@ -47,7 +47,7 @@ pub(crate) struct ShardInputs {
 }
 
 /// What must come out, stacked over shards.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Expected {
     pub(crate) out: Vec<f32>,
     pub(crate) dx: Vec<f32>,

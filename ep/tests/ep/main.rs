@@ -1,9 +1,11 @@
 //! The rules by which assignments reach experts, and whoever claims to follow them.
 
 mod case;
+mod exchange;
 mod fates;
 mod golden;
 mod golden_ranks;
+mod gradients;
 mod random;
 mod ranks;
 mod reference;

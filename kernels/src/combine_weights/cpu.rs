@@ -3,14 +3,14 @@ use burn::backend::flex::FlexTensor;
 use rayon::prelude::*;
 
 use super::{CombineWeightsKernel, EPSILON};
-use crate::flex::{contiguous, dims, float_tensor, floats, integers};
+use crate::flex::{contiguous, dims, expert_ids, float_tensor, floats};
 use crate::parallel::ROW_BLOCK;
 
 impl CombineWeightsKernel for Flex {
     fn forward(logits: FlexTensor, selected: FlexTensor, sum: f64) -> FlexTensor {
         let logits = contiguous(logits);
         let ([t, e], [_, k]) = (dims(&logits), dims(&selected));
-        let selected = checked(selected, e);
+        let selected = expert_ids("combine_weights", selected, e);
         let mut out = vec![0.0; t * k];
         if out.is_empty() || e == 0 {
             return float_tensor(out, [t, k]);
@@ -36,7 +36,7 @@ impl CombineWeightsKernel for Flex {
     ) -> FlexTensor {
         let (logits, grad) = (contiguous(logits), contiguous(grad));
         let ([t, e], [_, k]) = (dims(&logits), dims(&selected));
-        let selected = checked(selected, e);
+        let selected = expert_ids("combine_weights", selected, e);
         let mut dlogits = vec![0.0; t * e];
         if selected.is_empty() || e == 0 {
             return float_tensor(dlogits, [t, e]);
@@ -57,19 +57,6 @@ impl CombineWeightsKernel for Flex {
             });
         float_tensor(dlogits, [t, e])
     }
-}
-
-/// The ids, each -1 or a column of `logits`.
-fn checked(selected: FlexTensor, e: usize) -> Vec<i32> {
-    let selected = integers(selected);
-    for (index, &id) in selected.iter().enumerate() {
-        assert!(
-            id >= -1 && i64::from(id) < e as i64,
-            "combine_weights: `selected[{index}]` is {id}, needed -1 to {}",
-            e as i64 - 1
-        );
-    }
-    selected
 }
 
 /// Fills `s` with the sigmoids of the selected logits, 0 for no expert; returns their sum + 1e-9.

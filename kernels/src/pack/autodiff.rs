@@ -24,10 +24,11 @@ impl<B: PackKernel, C: CheckpointStrategy> PackOps for Autodiff<B, C> {
         x: FloatTensor<Self>,
         row_of: IntTensor<Self>,
         assignment_of: IntTensor<Self>,
+        checked: bool,
         header: Header,
     ) -> FloatTensor<Self> {
         let (x, node) = x.into_parts();
-        let ids = RowIds { row_of, assignment_of };
+        let ids = RowIds { row_of, assignment_of, checked };
         let out = B::pack(x, ids.clone(), &header);
         match PackBackward.prepare::<C>([node]).compute_bound().stateful() {
             OpsKind::Tracked(prep) => prep.finish(ids, out),

@@ -3,15 +3,16 @@ use burn::backend::flex::FlexTensor;
 
 use super::{Header, PackKernel};
 use crate::flex::{contiguous, dims, float_tensor, floats};
-use crate::parallel::rows_from;
 use crate::permute::{HostIds, RowIds};
+use crate::rows::copies;
 
 impl PackKernel for Flex {
     fn pack(x: FlexTensor, ids: RowIds<Flex>, header: &Header) -> FlexTensor {
-        let (x, ids) = (contiguous(x), HostIds::checked("pack_rows", ids));
+        let (x, ids) = (contiguous(x), ids.contiguous());
+        let ids = HostIds::checked("pack_rows", &ids);
         let ([_, dim], x, rows) = (dims(&x), floats(&x), ids.rows());
         let part_rows = rows / header.parts;
-        let packed = rows_from(rows, dim, |row| {
+        let packed = copies(rows, dim, |row| {
             let (part, row_of_part) = (row / part_rows, row % part_rows);
             let token = ids.token_of(row);
             if row_of_part < header.rows {

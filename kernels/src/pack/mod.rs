@@ -48,6 +48,7 @@ pub fn pack_rows(x: Tensor<2>, map: &RowMap, header: &Header) -> Tensor<2> {
         x.into_dispatch(),
         map.row_of.into_dispatch(),
         map.assignment_of.into_dispatch(),
+        map.checked,
         header.clone(),
     ))
 }
@@ -75,6 +76,7 @@ pub trait PackOps: Backend {
         x: FloatTensor<Self>,
         row_of: IntTensor<Self>,
         assignment_of: IntTensor<Self>,
+        checked: bool,
         header: Header,
     ) -> FloatTensor<Self>;
 }
@@ -95,9 +97,11 @@ macro_rules! ops {
                 x: FloatTensor<Self>,
                 row_of: IntTensor<Self>,
                 assignment_of: IntTensor<Self>,
+                checked: bool,
                 header: Header,
             ) -> FloatTensor<Self> {
-                <Self as PackKernel>::pack(x, RowIds { row_of, assignment_of }, &header)
+                let ids = RowIds { row_of, assignment_of, checked };
+                <Self as PackKernel>::pack(x, ids, &header)
             }
         }
     };

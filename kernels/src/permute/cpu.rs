@@ -1,121 +1,118 @@
 use burn::backend::Flex;
 use burn::backend::flex::FlexTensor;
 
-use super::map::check;
-use super::{PermuteKernel, RowIds};
-use crate::flex::{contiguous, dims, float_tensor, floats, integers};
-use crate::parallel::{for_each_row, rows_from};
-use crate::simd::dot;
+use super::{HostIds, PermuteKernel, RowIds};
+use crate::flex::{contiguous, dims, float_tensor, floats};
+use crate::rows::{self, Scaled};
 
 impl PermuteKernel for Flex {
     fn dispatch(x: FlexTensor, ids: RowIds<Flex>) -> FlexTensor {
-        let (x, ids) = (contiguous(x), HostIds::checked("dispatch_rows", ids));
+        let (x, ids) = (contiguous(x), ids.contiguous());
+        let ids = HostIds::checked("dispatch_rows", &ids);
         let ([_, dim], x) = (dims(&x), floats(&x));
-        let out = rows_from(ids.rows(), dim, |row| {
-            let token = ids.token_of(row)?;
-            Some(&x[token * dim..][..dim])
-        });
+        let out = rows::copies(ids.rows(), dim, |row| Some(row_of(x, dim, ids.token_of(row)?)));
         float_tensor(out, [ids.rows(), dim])
     }
 
     fn dispatch_backward(ids: RowIds<Flex>, grad: FlexTensor) -> FlexTensor {
-        let (grad, ids) = (contiguous(grad), HostIds::checked("dispatch_rows", ids));
+        let (grad, ids) = (contiguous(grad), ids.contiguous());
+        let ids = HostIds::checked("dispatch_rows", &ids);
         let ([_, dim], dy) = (dims(&grad), floats(&grad));
-        if ids.slots == 1 {
-            let dx = rows_from(ids.tokens, dim, |token| {
-                let row = ids.rows_of(token).next().flatten()?;
-                Some(&dy[row * dim..][..dim])
-            });
-            return float_tensor(dx, [ids.tokens, dim]);
-        }
-        let mut dx = vec![0.0; ids.tokens * dim];
-        for_each_row(&mut dx, dim, |token, dx| {
-            for row in ids.rows_of(token).flatten() {
-                for (dx, dy) in dx.iter_mut().zip(&dy[row * dim..][..dim]) {
-                    *dx += dy;
-                }
-            }
-        });
+        let dx = if ids.slots == 1 {
+            let source = |token| Some(row_of(dy, dim, ids.rows_of(token).next()??));
+            rows::copies(ids.tokens, dim, source)
+        } else {
+            rows::sums(ids.tokens, dim, ids.slots, |token, terms| {
+                terms.extend(ids.rows_of(token).flatten().map(|row| (1.0, row_of(dy, dim, row))));
+            })
+        };
         float_tensor(dx, [ids.tokens, dim])
     }
 
-    fn combine(y: FlexTensor, weights: FlexTensor, ids: RowIds<Flex>) -> FlexTensor {
-        let (y, weights) = (contiguous(y), contiguous(weights));
-        let ids = HostIds::checked("combine_rows", ids);
-        let ([_, dim], y, weights) = (dims(&y), floats(&y), floats(&weights));
-        let mut out = vec![0.0; ids.tokens * dim];
-        for_each_row(&mut out, dim, |token, out| {
+    fn combine(parts: Vec<FlexTensor>, weights: FlexTensor, ids: RowIds<Flex>) -> FlexTensor {
+        let (parts, weights) = (Parts::new(parts), contiguous(weights));
+        let ids = ids.contiguous();
+        let ids = HostIds::checked("combine_rows", &ids);
+        let (slices, weights) = (parts.slices(), floats(&weights));
+        let out = rows::sums(ids.tokens, parts.dim, ids.slots, |token, terms| {
             let weights = &weights[token * ids.slots..][..ids.slots];
-            for (row, weight) in ids.rows_of(token).zip(weights) {
-                let Some(row) = row else { continue };
-                for (out, y) in out.iter_mut().zip(&y[row * dim..][..dim]) {
-                    *out += weight * y;
-                }
-            }
+            let kept = ids.rows_of(token).zip(weights);
+            terms.extend(kept.filter_map(|(row, weight)| Some((*weight, slices.row(row?)))));
         });
-        float_tensor(out, [ids.tokens, dim])
+        float_tensor(out, [ids.tokens, parts.dim])
     }
 
     fn combine_backward(
-        y: FlexTensor,
+        parts: Vec<FlexTensor>,
         weights: FlexTensor,
         ids: RowIds<Flex>,
         grad: FlexTensor,
-    ) -> (FlexTensor, FlexTensor) {
-        let (y, weights, grad) = (contiguous(y), contiguous(weights), contiguous(grad));
-        let ids = HostIds::checked("combine_rows", ids);
-        let ([rows, dim], y) = (dims(&y), floats(&y));
+    ) -> (Vec<FlexTensor>, FlexTensor) {
+        let (parts, weights, grad) = (Parts::new(parts), contiguous(weights), contiguous(grad));
+        let ids = ids.contiguous();
+        let ids = HostIds::checked("combine_rows", &ids);
+        let (dim, slices) = (parts.dim, parts.slices());
         let (weights, dout) = (floats(&weights), floats(&grad));
-        let mut dy = vec![0.0; rows * dim];
-        for_each_row(&mut dy, dim, |row, dy| {
-            let Some(token) = ids.token_of(row) else { return };
-            let weight = weights[ids.assignment_of[row] as usize];
-            for (dy, dout) in dy.iter_mut().zip(&dout[token * dim..][..dim]) {
-                *dy = weight * dout;
-            }
-        });
-        let mut dweights = vec![0.0; ids.row_of.len()];
-        for_each_row(&mut dweights, ids.slots, |token, dweights| {
-            let dout = &dout[token * dim..][..dim];
-            for (row, dweight) in ids.rows_of(token).zip(dweights) {
-                if let Some(row) = row {
-                    *dweight = dot(dout, &y[row * dim..][..dim]);
-                }
-            }
-        });
-        (float_tensor(dy, [rows, dim]), float_tensor(dweights, [ids.tokens, ids.slots]))
-    }
-}
-
-/// A map on the host whose ids are within bounds and agree in both directions.
-pub(crate) struct HostIds {
-    tokens: usize,
-    slots: usize,
-    row_of: Vec<i32>,
-    assignment_of: Vec<i32>,
-}
-
-impl HostIds {
-    pub(crate) fn checked(op: &'static str, ids: RowIds<Flex>) -> Self {
-        let [tokens, slots] = dims(&ids.row_of);
-        let (row_of, assignment_of) = (integers(ids.row_of), integers(ids.assignment_of));
-        if let Err(error) = check(op, &row_of, &assignment_of) {
-            panic!("{error}");
+        let mut dparts = Vec::new();
+        // In the order of rows, which are read and written once and one after the other.
+        let mut products = Vec::with_capacity(ids.rows());
+        for (part, first) in slices.parts.iter().zip(&slices.starts) {
+            let rows = part.len().checked_div(dim).unwrap_or(0);
+            let (dy, of_part) = rows::scaled(rows, dim, |row| {
+                let token = ids.token_of(first + row)?;
+                let factor = weights[ids.assignment_of[first + row] as usize];
+                let other = row_of(part, dim, row);
+                Some(Scaled { factor, row: row_of(dout, dim, token), other })
+            });
+            products.extend(of_part);
+            dparts.push(float_tensor(dy, [rows, dim]));
         }
-        Self { tokens, slots, row_of, assignment_of }
+        let dweights =
+            ids.row_of.iter().map(|&row| usize::try_from(row).map_or(0.0, |row| products[row]));
+        (dparts, float_tensor(dweights.collect(), [ids.tokens, ids.slots]))
+    }
+}
+
+fn row_of(values: &[f32], dim: usize, row: usize) -> &[f32] {
+    &values[row * dim..][..dim]
+}
+
+/// Tensors whose rows follow each other.
+struct Parts {
+    parts: Vec<FlexTensor>,
+    dim: usize,
+}
+
+impl Parts {
+    fn new(parts: Vec<FlexTensor>) -> Self {
+        let [_, dim] = dims(&parts[0]);
+        Self { parts: parts.into_iter().map(contiguous).collect(), dim }
     }
 
-    pub(crate) fn rows(&self) -> usize {
-        self.assignment_of.len()
+    fn slices(&self) -> Slices<'_> {
+        let parts: Vec<&[f32]> = self.parts.iter().map(floats).collect();
+        let mut starts = vec![0];
+        for part in &self.parts {
+            let [rows, _] = dims(part);
+            starts.push(starts[starts.len() - 1] + rows);
+        }
+        Slices { parts, starts, dim: self.dim }
     }
+}
 
-    pub(crate) fn token_of(&self, row: usize) -> Option<usize> {
-        let assignment = usize::try_from(self.assignment_of[row]).ok()?;
-        Some(assignment / self.slots)
-    }
+/// The values of [`Parts`].
+struct Slices<'a> {
+    parts: Vec<&'a [f32]>,
+    /// The first row of each part, and the end of the last.
+    starts: Vec<usize>,
+    dim: usize,
+}
 
-    fn rows_of(&self, token: usize) -> impl Iterator<Item = Option<usize>> {
-        let rows = &self.row_of[token * self.slots..][..self.slots];
-        rows.iter().map(|&row| usize::try_from(row).ok())
+impl<'a> Slices<'a> {
+    fn row(&self, row: usize) -> &'a [f32] {
+        // Counted, not searched for: a branch on it would be guessed wrong half of the time.
+        let inner = &self.starts[1..self.parts.len()];
+        let part = inner.iter().map(|start| usize::from(row >= *start)).sum::<usize>();
+        row_of(self.parts[part], self.dim, row - self.starts[part])
     }
 }

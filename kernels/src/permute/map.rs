@@ -1,4 +1,4 @@
-use burn::tensor::{Int, Tensor};
+use burn::tensor::{Device, Int, Tensor, TensorData};
 
 use crate::KernelError;
 
@@ -6,13 +6,60 @@ use crate::KernelError;
 /// is `token * k + slot`.
 #[derive(Debug, Clone)]
 pub struct RowMap {
-    /// The row of each assignment [tokens, k]; -1 where the assignment is dropped.
-    pub row_of: Tensor<2, Int>,
-    /// The assignment of each row `[rows]`; -1 where the row is empty.
-    pub assignment_of: Tensor<1, Int>,
+    /// [tokens, k].
+    pub(crate) row_of: Tensor<2, Int>,
+    /// `[rows]`.
+    pub(crate) assignment_of: Tensor<1, Int>,
+    /// Whether the two directions are known to agree.
+    pub(crate) checked: bool,
 }
 
 impl RowMap {
+    /// In the place of a row: the assignment is dropped.
+    pub const NONE: i32 = -1;
+
+    /// A map of which nothing is known: the row of each assignment [tokens, k], -1 where the
+    /// assignment is dropped, and the assignment of each row `[rows]`, -1 where the row is empty.
+    ///
+    /// The CPU kernels check such a map in every call; a device's kernels cannot without waiting,
+    /// so there it belongs into [`validate`](Self::validate) first.
+    pub fn new(row_of: Tensor<2, Int>, assignment_of: Tensor<1, Int>) -> Self {
+        Self { row_of, assignment_of, checked: false }
+    }
+
+    /// The map in which assignment `i` has row `row_of[i]` of `rows`, -1 where it is dropped; it is
+    /// checked here and then trusted.
+    ///
+    /// # Panics
+    /// If `row_of` is no whole number of tokens of `slots` assignments, a row is not below `rows`,
+    /// or two assignments have the same.
+    pub fn from_rows(row_of: Vec<i32>, slots: usize, rows: usize, device: &Device) -> Self {
+        let tokens = row_of.len().checked_div(slots).unwrap_or(0);
+        let found = row_of.len();
+        assert_eq!(tokens * slots, found, "row_map: {found} assignments are not {slots} a token");
+        let mut assignment_of = vec![Self::NONE; rows];
+        for (assignment, &row) in row_of.iter().enumerate() {
+            if row != Self::NONE {
+                let Some(place) = usize::try_from(row).ok().and_then(|r| assignment_of.get_mut(r))
+                else {
+                    panic!(
+                        "row_map: `row_of[{assignment}]` is {row}, needed -1 to {}",
+                        rows as i64 - 1
+                    );
+                };
+                assert_eq!(
+                    *place,
+                    Self::NONE,
+                    "row_map: `row_of[{assignment}]` is {row}, as is another"
+                );
+                *place = assignment as i32;
+            }
+        }
+        let row_of = Tensor::from_data(TensorData::new(row_of, [tokens, slots]), device);
+        let assignment_of = Tensor::from_data(TensorData::new(assignment_of, [rows]), device);
+        Self { row_of, assignment_of, checked: true }
+    }
+
     /// The number of tokens.
     pub fn tokens(&self) -> usize {
         self.row_of.dims()[0]
@@ -28,16 +75,27 @@ impl RowMap {
         self.assignment_of.dims()[0]
     }
 
+    /// The way back of a map with one slot: its rows are the tokens and its tokens the rows.
+    ///
+    /// # Panics
+    /// If the map does not have one slot.
+    #[must_use]
+    pub fn transposed(&self) -> Self {
+        assert_eq!(self.slots(), 1, "row_map: slots of a map that goes back");
+        Self {
+            row_of: self.assignment_of.clone().reshape([self.rows(), 1]),
+            assignment_of: self.row_of.clone().reshape([self.tokens()]),
+            checked: self.checked,
+        }
+    }
+
     /// Checks on the host that every id is within bounds and that the two directions agree.
     ///
-    /// The CPU kernels check each map they are given; a device's kernels cannot without waiting,
-    /// so a map that was not built by this code belongs here first.
-    ///
     /// # Errors
-    /// [`KernelError::Index`] with the first id that is out of bounds or not answered by the other
-    /// direction.
+    /// [`KernelError::Index`] or [`KernelError::OneWay`] with the first id that is out of bounds or
+    /// not answered by the other direction.
     pub fn validate(&self) -> Result<(), KernelError> {
-        let host = |data: burn::tensor::TensorData| data.iter::<i64>().collect::<Vec<_>>();
+        let host = |data: TensorData| data.iter::<i64>().collect::<Vec<_>>();
         check(
             "row_map",
             &host(self.row_of.clone().into_data()),

@@ -3,14 +3,18 @@
 
 mod autodiff;
 mod cpu;
+mod ids;
 mod map;
+mod parts;
 
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, Dispatch, Flex, backend_extension};
 use burn::tensor::{Int, Tensor};
 
-pub(crate) use cpu::HostIds;
+pub(crate) use ids::HostIds;
 pub use map::RowMap;
+use parts::MOST_PARTS;
+pub use parts::Parts;
 
 use crate::bridge::Bridge;
 use crate::graph::{differentiate, gradient, leaf};
@@ -35,6 +39,7 @@ pub fn dispatch_rows(x: Tensor<2>, map: &RowMap) -> Tensor<2> {
         x.into_dispatch(),
         map.row_of.into_dispatch(),
         map.assignment_of.into_dispatch(),
+        map.checked,
     ))
 }
 
@@ -51,16 +56,32 @@ pub fn dispatch_rows(x: Tensor<2>, map: &RowMap) -> Tensor<2> {
 /// # Source
 /// SPEC section 2, routed experts, and section 3.
 pub fn combine_rows(y: Tensor<2>, weights: Tensor<2>, map: &RowMap) -> Tensor<2> {
-    let (found, needed) = (y.dims()[0], map.rows());
+    combine_parts(vec![y], weights, map)
+}
+
+/// [`combine_rows`](self::combine_rows()) of rows that lie in several tensors: those of the second
+/// follow those of the first, and so on. The sum of a token is in slot order, whichever tensors its
+/// rows are in.
+///
+/// # Shapes
+/// `parts` [rows of the part, dim] each, at least one; `weights` [tokens, k], result [tokens, dim].
+///
+/// # Panics
+/// As [`combine_rows`](self::combine_rows()).
+pub fn combine_parts(parts: Vec<Tensor<2>>, weights: Tensor<2>, map: &RowMap) -> Tensor<2> {
+    let (found, needed) = (parts.iter().map(|part| part.dims()[0]).sum::<usize>(), map.rows());
     assert_eq!(found, needed, "combine_rows: `y` has {found} rows, `map` needs {needed}");
     let (found, needed) = (weights.dims(), map.row_of.dims());
     assert_eq!(found, needed, "combine_rows: `weights` is {found:?}, `map` needs {needed:?}");
+    // A node of the graph has a fixed number of parents.
+    let parts = if parts.len() > MOST_PARTS { vec![joined(parts)] } else { parts };
     let map = map.clone();
     Tensor::from_dispatch(Dispatch::combine_rows(
-        y.into_dispatch(),
+        Parts::new(parts.into_iter().map(Tensor::into_dispatch).collect()),
         weights.into_dispatch(),
         map.row_of.into_dispatch(),
         map.assignment_of.into_dispatch(),
+        map.checked,
     ))
 }
 
@@ -69,29 +90,37 @@ pub fn dispatch_reference(x: Tensor<2>, map: &RowMap) -> Tensor<2> {
     let k = map.slots();
     let empty = (map.tokens() * k) as i32;
     let assignment = or_padding(map.assignment_of.clone(), empty);
-    padded(x).select(0, assignment.div_scalar(k.max(1) as i32))
+    padded(vec![x]).select(0, assignment.div_scalar(k.max(1) as i32))
 }
 
-/// The meaning of [`combine_rows`] in plain tensor operations.
-pub fn combine_reference(y: Tensor<2>, weights: Tensor<2>, map: &RowMap) -> Tensor<2> {
-    let ([tokens, k], dim) = (weights.dims(), y.dims()[1]);
+/// The meaning of [`combine_parts`] in plain tensor operations.
+pub fn combine_reference(parts: Vec<Tensor<2>>, weights: Tensor<2>, map: &RowMap) -> Tensor<2> {
+    let ([tokens, k], dim) = (weights.dims(), parts[0].dims()[1]);
     let row = or_padding(map.row_of.clone().reshape([tokens * k]), map.rows() as i32);
     let dropped = row.clone().equal_elem(map.rows() as i32).reshape([tokens * k, 1]);
     // Zero times a weight that is not finite would be NaN.
     let weights = weights.reshape([tokens * k, 1]).mask_fill(dropped, 0.0);
-    let terms = padded(y).select(0, row) * weights;
+    let terms = padded(parts).select(0, row) * weights;
     terms.reshape([tokens, k, dim]).sum_dim(1).reshape([tokens, dim])
 }
 
-/// `x` and a row of zeros, which dropped slots and empty rows read.
-fn padded(x: Tensor<2>) -> Tensor<2> {
-    let [rows, dim] = x.dims();
-    let zeros = Tensor::zeros([1, dim], &x.device());
-    if rows == 0 {
-        // `cat` leaves an empty tensor out of the graph; its sum, 0, keeps it in.
-        return zeros + x.sum().reshape([1, 1]);
-    }
-    Tensor::cat(vec![x, zeros], 0)
+/// The rows of all parts and a row of zeros, which dropped slots and empty rows read.
+fn padded(mut parts: Vec<Tensor<2>>) -> Tensor<2> {
+    parts.push(Tensor::zeros([1, parts[0].dims()[1]], &parts[0].device()));
+    joined(parts)
+}
+
+/// The rows of all parts. `cat` would leave empty ones out of the graph; here their sums, 0, keep
+/// them in.
+fn joined(parts: Vec<Tensor<2>>) -> Tensor<2> {
+    let (empty, mut filled): (Vec<_>, Vec<_>) =
+        parts.into_iter().partition(|part| part.dims()[0] == 0);
+    let Some(last) = filled.pop() else {
+        return empty.into_iter().reduce(|sum, part| sum + part).expect("at least one part");
+    };
+    let zeros = empty.into_iter().map(|part| part.sum().reshape([1, 1]));
+    filled.push(zeros.fold(last, |last, zero| last + zero));
+    Tensor::cat(filled, 0)
 }
 
 /// Indices with everything outside `0..padding` set to `padding`.
@@ -108,14 +137,16 @@ pub trait PermuteOps: Backend {
         x: FloatTensor<Self>,
         row_of: IntTensor<Self>,
         assignment_of: IntTensor<Self>,
+        checked: bool,
     ) -> FloatTensor<Self>;
 
-    /// See [`combine_rows`](self::combine_rows()).
+    /// See [`combine_parts`].
     fn combine_rows(
-        y: FloatTensor<Self>,
+        #[extension_type] parts: Parts<Self>,
         weights: FloatTensor<Self>,
         row_of: IntTensor<Self>,
         assignment_of: IntTensor<Self>,
+        checked: bool,
     ) -> FloatTensor<Self>;
 }
 
@@ -126,11 +157,17 @@ pub struct RowIds<B: Backend> {
     pub row_of: IntTensor<B>,
     /// The assignment of each row.
     pub assignment_of: IntTensor<B>,
+    /// Whether the two directions are known to agree.
+    pub(crate) checked: bool,
 }
 
 impl<B: Bridge> RowIds<B> {
     pub(crate) fn lift(self) -> RowMap {
-        RowMap { row_of: B::lift_int(self.row_of), assignment_of: B::lift_int(self.assignment_of) }
+        RowMap {
+            row_of: B::lift_int(self.row_of),
+            assignment_of: B::lift_int(self.assignment_of),
+            checked: self.checked,
+        }
     }
 }
 
@@ -145,29 +182,32 @@ pub trait PermuteKernel: Bridge {
     fn dispatch_backward(ids: RowIds<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
         let (map, grad) = (ids.lift(), Self::lift::<2>(grad));
         let ones = Tensor::ones(map.row_of.dims(), &grad.device());
-        Self::lower(combine_reference(grad, ones, &map))
+        Self::lower(combine_reference(vec![grad], ones, &map))
     }
 
-    /// The result of [`combine_rows`](self::combine_rows()).
+    /// The result of [`combine_parts`].
     fn combine(
-        y: FloatTensor<Self>,
+        parts: Vec<FloatTensor<Self>>,
         weights: FloatTensor<Self>,
         ids: RowIds<Self>,
     ) -> FloatTensor<Self> {
-        Self::lower(combine_reference(Self::lift(y), Self::lift(weights), &ids.lift()))
+        let parts = parts.into_iter().map(Self::lift).collect();
+        Self::lower(combine_reference(parts, Self::lift(weights), &ids.lift()))
     }
 
-    /// The gradients of `y` and `weights` for the gradient of the result.
+    /// The gradients of the parts and of `weights` for the gradient of the result.
     fn combine_backward(
-        y: FloatTensor<Self>,
+        parts: Vec<FloatTensor<Self>>,
         weights: FloatTensor<Self>,
         ids: RowIds<Self>,
         grad: FloatTensor<Self>,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        let (y, weights) = (leaf::<Self, 2>(y), leaf::<Self, 2>(weights));
-        let out = combine_reference(y.clone(), weights.clone(), &ids.lift());
+    ) -> (Vec<FloatTensor<Self>>, FloatTensor<Self>) {
+        let parts: Vec<Tensor<2>> = parts.into_iter().map(leaf::<Self, 2>).collect();
+        let weights = leaf::<Self, 2>(weights);
+        let out = combine_reference(parts.clone(), weights.clone(), &ids.lift());
         let grads = differentiate::<Self, _>(out, grad);
-        (gradient::<Self, 2>(&y, &grads), gradient::<Self, 2>(&weights, &grads))
+        let of = |leaf: &Tensor<2>| gradient::<Self, 2>(leaf, &grads);
+        (parts.iter().map(of).collect(), of(&weights))
     }
 }
 
@@ -178,17 +218,21 @@ macro_rules! ops {
                 x: FloatTensor<Self>,
                 row_of: IntTensor<Self>,
                 assignment_of: IntTensor<Self>,
+                checked: bool,
             ) -> FloatTensor<Self> {
-                <Self as PermuteKernel>::dispatch(x, RowIds { row_of, assignment_of })
+                let ids = RowIds { row_of, assignment_of, checked };
+                <Self as PermuteKernel>::dispatch(x, ids)
             }
 
             fn combine_rows(
-                y: FloatTensor<Self>,
+                parts: Parts<Self>,
                 weights: FloatTensor<Self>,
                 row_of: IntTensor<Self>,
                 assignment_of: IntTensor<Self>,
+                checked: bool,
             ) -> FloatTensor<Self> {
-                <Self as PermuteKernel>::combine(y, weights, RowIds { row_of, assignment_of })
+                let ids = RowIds { row_of, assignment_of, checked };
+                <Self as PermuteKernel>::combine(parts.into_vec(), weights, ids)
             }
         }
     };

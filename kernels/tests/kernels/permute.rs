@@ -1,9 +1,11 @@
-use burn::tensor::{Int, Tensor, TensorData};
+use burn::tensor::{Tensor, TensorData};
 use fulmar_kernels::permute::{
-    RowMap, combine_reference, combine_rows, dispatch_reference, dispatch_rows,
+    RowMap, combine_parts, combine_reference, combine_rows, dispatch_reference, dispatch_rows,
 };
 
-use crate::compare::{assert_close, assert_repeats, device, floats, leaf, tensor};
+use crate::compare::{
+    assert_close, assert_repeats, assert_same_bits, device, floats, leaf, tensor,
+};
 
 /// `tokens * slots` assignments scattered over `rows`: every fourth is dropped, and so is what
 /// does not fit; rows no assignment reaches stay empty.
@@ -27,10 +29,10 @@ fn gcd(a: usize, b: usize) -> usize {
 fn row_map(row_of: Vec<i32>, assignment_of: Vec<i32>, slots: usize) -> RowMap {
     let shape = [row_of.len() / slots, slots];
     let rows = [assignment_of.len()];
-    RowMap {
-        row_of: Tensor::<2, Int>::from_data(TensorData::new(row_of, shape), &device()),
-        assignment_of: Tensor::<1, Int>::from_data(TensorData::new(assignment_of, rows), &device()),
-    }
+    RowMap::new(
+        Tensor::from_data(TensorData::new(row_of, shape), &device()),
+        Tensor::from_data(TensorData::new(assignment_of, rows), &device()),
+    )
 }
 
 const SIZES: [(usize, usize, usize, usize); 6] =
@@ -45,16 +47,25 @@ fn dispatch_run(op: fn(Tensor<2>, &RowMap) -> Tensor<2>, size: [usize; 4]) -> [T
     [out.inner(), x.grad(&grads).expect("dx")]
 }
 
-type Combine = fn(Tensor<2>, Tensor<2>, &RowMap) -> Tensor<2>;
+type Combine = fn(Vec<Tensor<2>>, Tensor<2>, &RowMap) -> Tensor<2>;
 
-fn combine_run(op: Combine, size: [usize; 4]) -> [Tensor<2>; 3] {
+/// The rows in `num_parts` tensors, of which every third is empty: the sum, the gradient of the
+/// weights and those of the parts.
+fn combine_run(op: Combine, size: [usize; 4], num_parts: usize) -> Vec<Tensor<2>> {
     let [tokens, slots, rows, dim] = size;
-    let (y, weights) = (leaf([dim, rows], 3), leaf([slots, tokens], 4));
-    let map = map(tokens, slots, rows);
-    let out = op(y.clone().swap_dims(0, 1), weights.clone().swap_dims(0, 1), &map);
+    let ends = (0..=num_parts).map(|part| if part % 3 == 1 { part - 1 } else { part });
+    let ends: Vec<usize> = ends.map(|part| part * rows / num_parts).collect();
+    let of_part =
+        |part: usize| if part + 1 == num_parts { rows } else { ends[part + 1] } - ends[part];
+    let parts: Vec<_> =
+        (0..num_parts).map(|part| leaf([dim, of_part(part)], 3 + 10 * part as u64)).collect();
+    let weights = leaf([slots, tokens], 4);
+    let views = parts.iter().map(|part| part.clone().swap_dims(0, 1)).collect();
+    let out = op(views, weights.clone().swap_dims(0, 1), &map(tokens, slots, rows));
     let upstream = Tensor::from_inner(tensor([tokens, dim], 5));
     let grads = (out.clone() * upstream).sum().backward();
-    [out.inner(), y.grad(&grads).expect("dy"), weights.grad(&grads).expect("dweights")]
+    let grad = |leaf: &Tensor<2>| leaf.grad(&grads).expect("a gradient");
+    [out.inner(), grad(&weights)].into_iter().chain(parts.iter().map(grad)).collect()
 }
 
 #[test]
@@ -70,13 +81,17 @@ fn dispatch_rows_matches_its_reference_in_values_and_gradients() {
 }
 
 #[test]
-fn combine_rows_matches_its_reference_in_values_and_gradients() {
+fn combine_parts_matches_its_reference_in_values_and_gradients() {
     for (tokens, slots, rows, dim) in SIZES {
         let size = [tokens, slots, rows, dim];
-        let found = combine_run(combine_rows, size);
-        let expected = combine_run(combine_reference, size);
-        for ((name, found), expected) in ["out", "dy", "dw"].iter().zip(found).zip(expected) {
-            assert_close(&format!("{name} at {size:?}"), found, expected, 1e-6);
+        // More than four are joined first.
+        for num_parts in 1..=6 {
+            let found = combine_run(combine_parts, size, num_parts);
+            let expected = combine_run(combine_reference, size, num_parts);
+            for (i, (found, expected)) in found.into_iter().zip(expected).enumerate() {
+                let name = format!("result {i} at {size:?} in {num_parts} parts");
+                assert_close(&name, found, expected, 1e-6);
+            }
         }
     }
 }
@@ -101,14 +116,14 @@ fn dispatched_rows_have_the_values_of_their_tokens() {
 
 #[test]
 fn a_dropped_slot_does_not_see_its_weight_or_an_empty_row() {
-    for op in [combine_rows, combine_reference] {
+    for op in [combine_parts, combine_reference] {
         let map = row_map(vec![1, -1], vec![-1, 0], 2);
         let tracked = |data: [[f32; 2]; 1]| {
             Tensor::from_inner(Tensor::<2>::from_data(data, &device())).require_grad()
         };
         let y = tracked([[f32::NAN, 2.0]]);
         let weights = tracked([[3.0, f32::NAN]]);
-        let out = op(y.clone().swap_dims(0, 1), weights.clone(), &map);
+        let out = op(vec![y.clone().swap_dims(0, 1)], weights.clone(), &map);
         let grads = out.clone().sum().backward();
         let exact = |found: Tensor<2>, expected: &[f32]| {
             assert_eq!(floats(found), expected);
@@ -124,7 +139,7 @@ fn permuting_gives_the_same_bits_on_one_and_on_three_threads() {
     let run = || {
         let size = [300, 4, 1000, 37];
         let tensors = dispatch_run(dispatch_rows, size).into_iter();
-        let tensors = tensors.chain(combine_run(combine_rows, size));
+        let tensors = tensors.chain(combine_run(combine_parts, size, 3));
         tensors.map(|t| t.into_data()).collect::<Vec<_>>()
     };
     assert_repeats(run);
@@ -133,7 +148,7 @@ fn permuting_gives_the_same_bits_on_one_and_on_three_threads() {
 #[test]
 fn the_gradient_of_combine_rows_is_the_finite_difference() {
     let size = [5, 2, 9, 3];
-    let [_, _, dweights] = combine_run(combine_rows, size);
+    let dweights = combine_run(combine_parts, size, 1).swap_remove(1);
     let loss = |delta: f32| {
         let mut weights = tensor::<2>([2, 5], 4).into_data().try_to_vec::<f32>().expect("f32");
         weights[6] += delta;
@@ -159,6 +174,53 @@ fn an_assignment_out_of_range_is_named() {
 fn a_row_out_of_range_is_named() {
     let map = row_map(vec![0, -1, -1, -2], vec![0, -1], 2);
     combine_rows(tensor([2, 3], 1), tensor([2, 2], 2), &map);
+}
+
+#[test]
+fn a_sum_has_the_same_bits_in_however_many_parts_its_rows_lie() {
+    let [tokens, slots, rows, dim] = [130, 4, 400, 33];
+    let (y, weights) = (tensor::<2>([rows, dim], 1), tensor([tokens, slots], 2));
+    let map = map(tokens, slots, rows);
+    let whole = combine_rows(y.clone(), weights.clone(), &map);
+    for ends in [vec![0, 100, 250, 400], vec![0, 0, 399, 400]] {
+        let parts = ends.windows(2).map(|ends| y.clone().slice([ends[0]..ends[1], 0..dim]));
+        let found = combine_parts(parts.collect(), weights.clone(), &map);
+        assert_same_bits(&format!("{ends:?}"), &found, &whole);
+    }
+}
+
+#[test]
+fn a_map_from_rows_goes_both_ways_and_back() {
+    let map = RowMap::from_rows(vec![2, -1, 0, 3], 2, 5, &device());
+    map.validate().expect("two directions that agree");
+    assert_eq!((map.tokens(), map.slots(), map.rows()), (2, 2, 5));
+    let back = RowMap::from_rows(vec![2, -1, 0, 3], 1, 5, &device()).transposed();
+    back.validate().expect("two directions that agree");
+    assert_eq!((back.tokens(), back.slots(), back.rows()), (5, 1, 4));
+    let x = tensor([5, 3], 1);
+    assert_same_bits(
+        "picked",
+        &dispatch_rows(x.clone(), &back).narrow(0, 0, 1),
+        &x.narrow(0, 2, 1),
+    );
+}
+
+#[test]
+#[should_panic(expected = "row_map: `row_of[3]` is 5, needed -1 to 4")]
+fn a_row_that_does_not_exist_is_named() {
+    RowMap::from_rows(vec![2, -1, 0, 5], 2, 5, &device());
+}
+
+#[test]
+#[should_panic(expected = "row_map: `row_of[2]` is 2, as is another")]
+fn a_row_that_is_taken_twice_is_named() {
+    RowMap::from_rows(vec![2, -1, 2, 3], 2, 5, &device());
+}
+
+#[test]
+#[should_panic(expected = "row_map: 3 assignments are not 2 a token")]
+fn half_a_token_is_named() {
+    RowMap::from_rows(vec![2, -1, 0], 2, 5, &device());
 }
 
 #[test]

@@ -13,6 +13,7 @@ pub mod stats;
 use burn::module::Module;
 use burn::tensor::{Tensor, TensorData};
 use fulmar_ep::{Demand, EpError, TokenDispatcher};
+use fulmar_kernels::sequence_balance::sequence_balance;
 
 pub use stats::{LayerStats, RoutingStats};
 
@@ -22,7 +23,7 @@ use crate::role::{RoleTable, Roles, join};
 use balance::Balancing;
 use experts::Experts;
 use latent::Latent;
-use router::{Router, SigmoidRouter};
+use router::{Router, Routing, SigmoidRouter};
 use shared::SharedExpert;
 
 /// What a forward pass needs beside the model and its input.
@@ -35,6 +36,8 @@ pub struct Routed<'a, D, B> {
     /// Which tokens are real, here and on the other shards, from the dispatcher's
     /// [`demand`](TokenDispatcher::demand).
     pub demand: &'a Demand,
+    /// Tokens of a row; rows lie end to end, each whole on this shard.
+    pub seq_len: usize,
 }
 
 /// Routed experts in a latent space and shared experts beside them (SPEC section 2).
@@ -48,6 +51,8 @@ pub struct MoeLayer<R: Router = SigmoidRouter> {
     pub experts: Experts,
     /// The experts of every token.
     pub shared: Vec<SharedExpert>,
+    /// Whether training asks for the sequence balance loss.
+    sequence_balance: bool,
 }
 
 impl MoeLayer<SigmoidRouter> {
@@ -67,6 +72,7 @@ impl<R: Router> MoeLayer<R> {
             latent: Latent::new(config, &init.scope("latent")),
             experts: Experts::new(config, &init.scope("experts")),
             shared: shared.collect(),
+            sequence_balance: config.sequence_balance_loss > 0.0,
         }
     }
 
@@ -115,9 +121,21 @@ impl<R: Router> MoeLayer<R> {
         for expert in &self.shared {
             out = out + expert.forward(u.clone());
         }
-        let stats = LayerStats::observe(&routing, combined.report, routed);
+        let mut stats = LayerStats::observe(&routing, combined.report, routed);
+        if self.sequence_balance && routed.balancing.is_some() {
+            stats.sequence_balance = Some(sequence_balance_of(routing, routed));
+        }
         Ok((out, stats))
     }
+}
+
+/// The loss of each row `[b]`.
+fn sequence_balance_of<D, B>(routing: Routing, routed: &Routed<'_, D, B>) -> Tensor<1> {
+    let token_valid: Vec<i32> =
+        routed.demand.token_valid().iter().map(|valid| i32::from(*valid)).collect();
+    let token_valid = TensorData::from(&token_valid[..]);
+    let token_valid = Tensor::from_data(token_valid, &routing.selected.device());
+    sequence_balance(routing.logits, routing.selected, token_valid, routed.seq_len)
 }
 
 impl<R: Router + Roles> Roles for MoeLayer<R> {

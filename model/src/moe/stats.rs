@@ -2,6 +2,7 @@
 
 use std::iter::once;
 
+use burn::tensor::Tensor;
 use fulmar_ep::DispatchReport;
 use fulmar_ep::transport::{Group, TransportError};
 use rayon::prelude::*;
@@ -20,6 +21,9 @@ pub struct LayerStats<S> {
     pub dispatch: DispatchReport,
     /// What only training asks for: load, diagnostics and what balances the next step.
     pub training: Option<(RoutingStats, S)>,
+    /// The sequence balance loss of each row `[b]`, tracked, in training with that loss. A model
+    /// takes it out and adds up its layers'.
+    pub sequence_balance: Option<Tensor<1>>,
 }
 
 impl<S> LayerStats<S> {
@@ -33,7 +37,7 @@ impl<S> LayerStats<S> {
             let stats = RoutingStats::count(routing, token_valid);
             (stats, balancing.observe(routing, token_valid))
         });
-        Self { dispatch, training }
+        Self { dispatch, training, sequence_balance: None }
     }
 }
 

@@ -6,4 +6,5 @@ mod golden;
 mod over_ranks;
 mod preset;
 mod quantile;
+mod sequence_balance;
 mod shards;

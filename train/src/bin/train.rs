@@ -1,39 +1,24 @@
 //! The `train` binary: parse, load, run, print the chain of causes.
 
-use std::error::Error;
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use fulmar_train::cli::{Cli, Command, PlanArgs, RunArgs};
-use fulmar_train::{RunOptions, TrainError, plan::Plan, recipe, report, run};
+use fulmar_train::cli::{CapacityArgs, Cli, Command, PlanArgs, RunArgs};
+use fulmar_train::{RunOptions, TrainError, capacity, plan::Plan, recipe, report, run};
 
 fn main() -> ExitCode {
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).init();
     let done = match Cli::parse().command {
         Command::Run(args) => run_recipe(args),
         Command::Plan(args) => print_plan(&args),
+        Command::Capacity(args) => print_capacity(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            print_chain(&error);
+            eprintln!("error: {}", error.chain());
             ExitCode::FAILURE
         }
-    }
-}
-
-/// The error and its causes, each once: some messages quote their cause.
-fn print_chain(error: &TrainError) {
-    let mut said = error.to_string();
-    eprintln!("error: {said}");
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let text = error.to_string();
-        if !said.contains(&text) {
-            eprintln!("  because: {text}");
-            said = text;
-        }
-        cause = error.source();
     }
 }
 
@@ -56,6 +41,19 @@ fn print_plan(args: &PlanArgs) -> Result<(), TrainError> {
         println!("{}", plan.to_json());
     } else {
         print!("{plan}");
+    }
+    Ok(())
+}
+
+fn print_capacity(args: &CapacityArgs) -> Result<(), TrainError> {
+    let report = match &args.choices {
+        Some(file) => capacity::plan_recorded(&args.exchange(), file)?,
+        None => capacity::plan(&args.exchange(), &args.drawn())?,
+    };
+    if args.json {
+        println!("{}", report.to_json());
+    } else {
+        print!("{report}");
     }
     Ok(())
 }

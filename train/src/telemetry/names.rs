@@ -4,6 +4,7 @@ use fulmar_ep::{DispatchCounts, WireBytes};
 use serde_json::Value;
 
 use super::Metrics;
+use crate::config::RunConfig;
 use crate::layer_report::LayerReport;
 use crate::optim::StepRates;
 use crate::step::StepReport;
@@ -12,7 +13,7 @@ use crate::step::StepReport;
 pub const STEP: &str = "step";
 /// Which start of the run wrote the line, from 1.
 pub const ATTEMPT: &str = "attempt";
-/// Cross-entropy plus weighted z-loss, in nats.
+/// Cross-entropy plus weighted z-loss, in nats; what balances sequences has its own name.
 pub const LOSS: &str = "train/loss";
 /// Tokens a second, of the whole step.
 pub const TOKENS_PER_SECOND: &str = "throughput/tokens_per_second";
@@ -20,7 +21,7 @@ pub const TOKENS_PER_SECOND: &str = "throughput/tokens_per_second";
 pub const DURATION: &str = "throughput/duration";
 
 /// The metrics of a step that are not times: the same for the same seed.
-pub fn of_step(report: &StepReport, rates: StepRates, per_layer: bool) -> Metrics {
+pub fn of_step(report: &StepReport, rates: StepRates, config: &RunConfig) -> Metrics {
     let mut metrics = Metrics::new();
     let mut put = |name: &str, value: f64| {
         metrics.insert(name.to_owned(), number(value));
@@ -39,11 +40,20 @@ pub fn of_step(report: &StepReport, rates: StepRates, per_layer: bool) -> Metric
     put("train/router/routing_entropy_mean", mean(&|layer| layer.routing.entropy()));
     put("train/router/load_balancing_loss", mean(&|layer| layer.routing.load_balancing_loss()));
     put("train/router/router_z_loss", mean(&|layer| layer.routing.router_z_loss()));
+    put("train/router/capacity_overflow_rate_mean", mean(&|layer| layer.counts.drop_fraction()));
+    if let Some(sequence_balance) = report.sequence_balance {
+        let weight = config.model.sequence_balance_loss;
+        put("train/router/aux_loss_weighted", weight * sequence_balance);
+    }
+    let mut wire = WireBytes::default();
+    report.layers.iter().for_each(|layer| wire += layer.wire);
+    put("moe/wire_header_share", wire.header_share());
     let mut counts = DispatchCounts::default();
     report.layers.iter().for_each(|layer| counts += layer.counts);
     put("moe/drop_fraction", counts.drop_fraction());
     put("moe/sender_drop_fraction", counts.sender_drop_fraction());
     put("moe/receiver_drop_fraction", counts.receiver_drop_fraction());
+    put("moe/receiver_drop_fraction_of_received", counts.receiver_drop_fraction_of_received());
     for (name, count) in [
         ("moe/valid_assignments", counts.valid),
         ("moe/padding_assignments", counts.padding),
@@ -54,7 +64,7 @@ pub fn of_step(report: &StepReport, rates: StepRates, per_layer: bool) -> Metric
         metrics.insert(name.to_owned(), count.into());
     }
     add_exchange(&mut metrics, report);
-    if per_layer {
+    if config.log.per_layer {
         for (index, layer) in report.layers.iter().enumerate() {
             add_layer(&mut metrics, index, layer);
         }

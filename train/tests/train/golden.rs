@@ -127,14 +127,7 @@ fn follow(file: &GoldenFile, config: &RunConfig, device: &Device, state: &mut Tr
     let dispatcher = Local::new(config.model.num_experts);
     let balancing = balancing(config);
     let world = World::solo();
-    let context = StepContext {
-        world: &world,
-        dispatcher: &dispatcher,
-        balancing: &balancing,
-        z_loss: config.model.z_loss,
-        micro_rows: config.batch.rows as usize,
-        device,
-    };
+    let context = StepContext::new(config, &world, &dispatcher, &balancing, device);
     let betas_a_step = config.model.num_layers * config.model.num_experts;
     for step in 0..config.schedule.steps as usize {
         let rates = state.optimizer.rates(config.schedule.factor(step as u64), 0.0);

@@ -1,4 +1,6 @@
-//! The training step against the golden trajectory, and the binary as a process.
+//! The training step against the golden trajectory, the capacity planner, and the binary as a
+//! process.
 
+mod capacity;
 mod exit;
 mod golden;

@@ -10,17 +10,16 @@ use std::sync::Arc;
 use burn::tensor::{Int, Tensor};
 use fulmar_kernels::grouped_swiglu::Groups;
 use fulmar_kernels::pack::pack_rows;
-use fulmar_kernels::permute::{RowMap, combine_rows, dispatch_rows};
+use fulmar_kernels::permute::{RowMap, combine_parts, dispatch_rows};
 
 use super::choices::Choices;
 use super::frame::Frame;
-use super::maps::{NONE, row_map, transposed};
-use super::{Combined, Dispatched, ExpertRows, TokenDispatcher, experts_of};
+use super::{Combined, Dispatched, ExpertRows, NONE, TokenDispatcher, experts_of};
 use crate::capacity::PooledWaveCapacity;
 use crate::counts::DispatchCounts;
 use crate::demand::Demand;
 use crate::error::EpError;
-use crate::exchange::{Payload, Route, exchange};
+use crate::exchange::{Label, Payload, Route, exchange};
 use crate::report::{DispatchReport, WireCounter, tokens_by_lost};
 use crate::transport::Group;
 use receive::Receipt;
@@ -81,7 +80,7 @@ impl PooledWave {
         self.num_experts / self.group.size()
     }
 
-    fn route(&self, frame: &Frame, label: &'static str, wire: &Arc<WireCounter>) -> Route {
+    fn route(&self, frame: &Frame, label: Label, wire: &Arc<WireCounter>) -> Route {
         Route {
             group: self.group.clone(),
             label,
@@ -115,6 +114,7 @@ impl TokenDispatcher for PooledWave {
         let device = selected.device();
         let capacity = self.capacity(demand, k);
         let frame = Frame::new(self.group.size(), capacity.pool_rows, width)?;
+        frame.check_number(self.waves)?;
         let local_experts = self.local_count();
         let pool_limit = capacity.pool_limit(demand.valid_here() * k as u64, self.sender);
         let expert_limit =
@@ -131,10 +131,10 @@ impl TokenDispatcher for PooledWave {
         let mut failed = choices.err();
         let wire = Arc::new(WireCounter::default());
         let (mut waves, mut kept) = (Vec::new(), Vec::new());
-        for wave in &plan.waves {
-            let map = row_map(wave.row_of.clone(), k, frame.rows(), &device);
-            let packed = pack_rows(tokens.clone(), &map, &wave.header);
-            let arrived = exchange(packed, &self.route(&frame, "dispatch", &wire));
+        for (wave, header) in plan.headers.iter().enumerate() {
+            let map = RowMap::from_rows(plan.row_of(wave, &frame), k, frame.rows(), &device);
+            let packed = pack_rows(tokens.clone(), &map, header);
+            let arrived = exchange(packed, &self.route(&frame, Label::dispatch_wave(wave), &wire));
             let ids = frame.read(&arrived, local_experts);
             if let Some(error) = failed.take() {
                 return Err(error);
@@ -146,7 +146,7 @@ impl TokenDispatcher for PooledWave {
                 capacity.expert_rows as usize,
                 expert_limit as usize,
             );
-            let map = row_map(receipt.row_of, 1, receipt.num_rows, &device);
+            let map = RowMap::from_rows(receipt.row_of, 1, receipt.num_rows, &device);
             let rows = dispatch_rows(arrived, &map);
             let starts = (0..local_experts).map(|expert| expert * capacity.expert_rows as usize);
             let groups = Groups::new(starts.collect(), receipt.taken, receipt.num_rows)
@@ -168,22 +168,17 @@ impl TokenDispatcher for PooledWave {
         let PooledWaveHandle { frame, plan, waves, token_valid, k, wire } = handle;
         assert_eq!(outputs.len(), waves.len(), "an output for each wave");
         let device = weights.device();
-        let mut sum: Option<Tensor<2>> = None;
-        let mut kept = vec![false; token_valid.len() * k];
-        for ((output, (map, verdicts)), sent) in outputs.into_iter().zip(waves).zip(&plan.waves) {
-            let packed = pack_rows(output, &transposed(&map), &frame.header(&verdicts));
-            let returned = exchange(packed, &self.route(&frame, "combine", &wire));
-            let verdicts = frame.read(&returned, 1)?;
-            let row_of = sent.returned_rows(&verdicts, &frame);
-            row_of.iter().zip(&mut kept).for_each(|(row, kept)| *kept |= *row != NONE);
-            let map = row_map(row_of, k, frame.rows(), &device);
-            let part = combine_rows(returned, weights.clone(), &map);
-            sum = Some(match sum {
-                Some(sum) => sum + part,
-                None => part,
-            });
+        let (mut returned, mut verdicts) = (Vec::new(), Vec::new());
+        for (wave, (output, (map, own))) in outputs.into_iter().zip(waves).enumerate() {
+            let packed = pack_rows(output, &map.transposed(), &frame.header(&own));
+            let rows = exchange(packed, &self.route(&frame, Label::combine_wave(wave), &wire));
+            verdicts.push(frame.read(&rows, 1)?);
+            returned.push(rows);
         }
-        let tokens = sum.expect("at least one wave");
+        let row_of = plan.returned_rows(&verdicts, &frame);
+        let kept: Vec<bool> = row_of.iter().map(|row| *row != NONE).collect();
+        let map = RowMap::from_rows(row_of, k, returned.len() * frame.rows(), &device);
+        let tokens = combine_parts(returned, weights, &map);
         let counts = counts(&token_valid, k, &kept, plan.sender_dropped).check()?;
         let tokens_by_lost = tokens_by_lost(&token_valid, k, |assignment| !kept[assignment]);
         Ok(Combined { tokens, report: DispatchReport { counts, tokens_by_lost, wire } })

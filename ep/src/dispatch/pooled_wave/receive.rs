@@ -1,7 +1,7 @@
 //! Which arrived row goes to which row of an expert.
 
+use super::super::NONE;
 use super::super::frame::Frame;
-use super::super::maps::NONE;
 
 /// A receiver's plan for one wave.
 #[derive(Debug, PartialEq, Eq)]

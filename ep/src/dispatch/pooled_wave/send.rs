@@ -2,9 +2,9 @@
 
 use fulmar_kernels::pack::Header;
 
+use super::super::NONE;
 use super::super::choices::Choices;
 use super::super::frame::Frame;
-use super::super::maps::NONE;
 
 /// What a sender must know beside its choices.
 #[derive(Debug, Clone, Copy)]
@@ -18,18 +18,12 @@ pub(super) struct Limits {
 /// The places of one shard's assignments.
 #[derive(Debug)]
 pub(super) struct SendPlan {
-    pub(super) waves: Vec<SentWave>,
+    /// The row of each assignment `[t k]` in the frames of all waves, one after the other.
+    place_of: Vec<i32>,
+    /// Of each wave; local expert + 1 of each slot, 0 where empty.
+    pub(super) headers: Vec<Header>,
     /// Assignments that found no place.
     pub(super) sender_dropped: u64,
-}
-
-/// The places in one wave's frame.
-#[derive(Debug)]
-pub(super) struct SentWave {
-    /// The row of each assignment `[t k]`.
-    pub(super) row_of: Vec<i32>,
-    /// Local expert + 1 of each slot, 0 where empty.
-    pub(super) header: Header,
 }
 
 impl SendPlan {
@@ -43,7 +37,7 @@ impl SendPlan {
         frame: &Frame,
     ) -> Self {
         let parts = frame.rows_by_part().len();
-        let mut row_of = vec![vec![NONE; num_assignments]; num_waves];
+        let mut place_of = vec![NONE; num_assignments];
         let mut ids = vec![vec![0; parts * frame.slots()]; num_waves];
         let mut next = vec![(0, 0); parts];
         let mut sender_dropped = 0;
@@ -52,37 +46,45 @@ impl SendPlan {
             let (wave, slot) = next[part];
             next[part] = if wave + 1 == num_waves { (0, slot + 1) } else { (wave + 1, slot) };
             if slot < limits.pool {
-                row_of[wave][assignment] = frame.row(part, slot) as i32;
+                place_of[assignment] = (wave * frame.rows() + frame.row(part, slot)) as i32;
                 ids[wave][part * frame.slots() + slot] = (expert % limits.local_experts) as u32 + 1;
             } else {
                 sender_dropped += 1;
             }
         }
-        let waves = row_of.into_iter().zip(ids);
-        let waves = waves.map(|(row_of, ids)| SentWave { row_of, header: frame.header(&ids) });
-        Self { waves: waves.collect(), sender_dropped }
+        let headers = ids.iter().map(|ids| frame.header(ids)).collect();
+        Self { place_of, headers, sender_dropped }
     }
 
     /// Empty frames that say that this shard cannot go on.
     pub(super) fn refusal(num_assignments: usize, num_waves: usize, frame: &Frame) -> Self {
-        let wave = || SentWave { row_of: vec![NONE; num_assignments], header: frame.refusal() };
-        Self { waves: (0..num_waves).map(|_| wave()).collect(), sender_dropped: 0 }
+        let headers = (0..num_waves).map(|_| frame.refusal()).collect();
+        Self { place_of: vec![NONE; num_assignments], headers, sender_dropped: 0 }
     }
-}
 
-impl SentWave {
-    /// The row in which each assignment comes back, [`NONE`] where it was not sent in this wave or
-    /// not kept by the receiver; `verdicts` `[parts, slots]` are 1 where a row was kept.
-    pub(super) fn returned_rows(&self, verdicts: &[u32], frame: &Frame) -> Vec<i32> {
-        let part_rows = frame.header_rows() + frame.slots();
-        let row = |&row: &i32| {
-            if row == NONE {
-                return NONE;
+    /// The row of each assignment in one wave's frame, [`NONE`] where it is not in this wave.
+    pub(super) fn row_of(&self, wave: usize, frame: &Frame) -> Vec<i32> {
+        let (first, rows) = ((wave * frame.rows()) as i32, frame.rows() as i32);
+        let of_wave =
+            |place: &i32| if (first..first + rows).contains(place) { place - first } else { NONE };
+        self.place_of.iter().map(of_wave).collect()
+    }
+
+    /// The row in which each assignment comes back, in the frames of all waves, [`NONE`] where it
+    /// was not sent or not kept by the receiver; `verdicts` `[parts, slots]` of each wave are 1
+    /// where a row was kept.
+    pub(super) fn returned_rows(&self, verdicts: &[Vec<u32>], frame: &Frame) -> Vec<i32> {
+        let mut is_kept = vec![false; verdicts.len() * frame.rows()];
+        for (is_kept, verdicts) in is_kept.chunks_mut(frame.rows()).zip(verdicts) {
+            for (part, verdicts) in verdicts.chunks(frame.slots()).enumerate() {
+                let is_kept = &mut is_kept[frame.row(part, 0)..][..frame.slots()];
+                is_kept.iter_mut().zip(verdicts).for_each(|(kept, verdict)| *kept = *verdict == 1);
             }
-            let (part, of_part) = (row as usize / part_rows, row as usize % part_rows);
-            let kept = verdicts[part * frame.slots() + of_part - frame.header_rows()] == 1;
-            if kept { row } else { NONE }
+        }
+        let returned = |&place: &i32| {
+            let is_kept = usize::try_from(place).is_ok_and(|place| is_kept[place]);
+            if is_kept { place } else { NONE }
         };
-        self.row_of.iter().map(row).collect()
+        self.place_of.iter().map(returned).collect()
     }
 }

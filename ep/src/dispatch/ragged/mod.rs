@@ -10,13 +10,12 @@ use fulmar_kernels::grouped_swiglu::Groups;
 use fulmar_kernels::permute::{RowMap, combine_rows, dispatch_rows};
 
 use super::choices::Choices;
-use super::maps::{row_map, transposed};
 use super::send_order::SendOrder;
 use super::{Combined, Dispatched, ExpertRows, TokenDispatcher, experts_of};
 use crate::capacity::{RaggedCapacity, ragged_dropless_factor};
 use crate::demand::Demand;
 use crate::error::EpError;
-use crate::exchange::{Payload, Route, exchange};
+use crate::exchange::{Label, Payload, Route, exchange};
 use crate::report::{DispatchReport, WireCounter};
 use crate::transport::{Group, or_unwind};
 use plan::{Acceptance, arrival_rows};
@@ -116,7 +115,7 @@ impl TokenDispatcher for Ragged {
 
         let route = Route {
             group: self.group.clone(),
-            label: "dispatch",
+            label: Label::DISPATCH,
             payload: self.payload,
             send_rows: acceptance.sent_by(rank),
             recv_rows: acceptance.received_by(rank),
@@ -124,15 +123,15 @@ impl TokenDispatcher for Ragged {
             wire,
         };
         let num_sent = route.send_rows.iter().sum();
-        let sent = row_map(order.row_of, k, num_sent, &device);
+        let sent = RowMap::from_rows(order.row_of, k, num_sent, &device);
         let packed = dispatch_rows(tokens, &sent);
         let rows = exchange(packed, &route);
         let (row_of, group_sizes) = arrival_rows(&acceptance.accepted, self.local_experts());
         let num_arrived = row_of.len();
-        let arrived = row_map(row_of, 1, num_arrived, &device);
+        let arrived = RowMap::from_rows(row_of, 1, num_arrived, &device);
         let rows = dispatch_rows(rows, &arrived);
         let wave = ExpertRows { rows, groups: Groups::from_counts(&group_sizes) };
-        let route = route.reversed("combine");
+        let route = route.reversed(Label::COMBINE);
         Ok(Dispatched { waves: vec![wave], handle: RaggedHandle { sent, arrived, route, report } })
     }
 
@@ -144,7 +143,7 @@ impl TokenDispatcher for Ragged {
     ) -> Result<Combined, EpError> {
         let [output]: [Tensor<2>; 1] =
             outputs.try_into().expect("a ragged dispatch has one wave, so one output");
-        let packed = dispatch_rows(output, &transposed(&handle.arrived));
+        let packed = dispatch_rows(output, &handle.arrived.transposed());
         let returned = exchange(packed, &handle.route);
         let tokens = combine_rows(returned, weights, &handle.sent);
         handle.report.counts.check()?;

@@ -10,12 +10,11 @@ use fulmar_kernels::grouped_swiglu::Groups;
 use fulmar_kernels::permute::{RowMap, combine_rows, dispatch_rows};
 
 use super::choices::Choices;
-use super::maps::row_map;
 use super::{Combined, Dispatched, ExpertRows, TokenDispatcher, experts_of};
 use crate::capacity::ring_limit;
 use crate::demand::Demand;
 use crate::error::EpError;
-use crate::exchange::{Payload, Route, all_gather, reduce_scatter};
+use crate::exchange::{Label, Payload, Route, all_gather, reduce_scatter};
 use crate::report::{DispatchReport, WireCounter};
 use crate::transport::{Buffer, Collective, Group, or_unwind};
 use plan::{Everyone, RingPlan};
@@ -109,14 +108,14 @@ impl TokenDispatcher for Ring {
             send_rows: vec![recv_rows[self.group.rank()]; shards],
             recv_rows,
             group: self.group.clone(),
-            label: "dispatch",
+            label: Label::DISPATCH,
             payload: self.payload,
             header_rows: 0,
             wire,
         };
         let rows = all_gather(tokens, &route);
         let (row_of, group_sizes) = plan.local_rows(&everyone, self.local_experts());
-        let map = row_map(row_of, k, group_sizes.iter().sum(), &device);
+        let map = RowMap::from_rows(row_of, k, group_sizes.iter().sum(), &device);
         let rows = dispatch_rows(rows, &map);
         let wave = ExpertRows { rows, groups: Groups::from_counts(&group_sizes) };
         Ok(Dispatched { waves: vec![wave], handle: RingHandle { map, route, report } })
@@ -131,10 +130,10 @@ impl TokenDispatcher for Ring {
         let [output]: [Tensor<2>; 1] =
             outputs.try_into().expect("a ring has one wave, so one output");
         let RingHandle { map, route, report } = handle;
-        let of_weights = Route { label: "weights", payload: Payload::F32, ..route.clone() };
+        let of_weights = Route { label: Label::WEIGHTS, payload: Payload::F32, ..route.clone() };
         let weights = all_gather(weights, &of_weights);
         let sums = combine_rows(output, weights, &map);
-        let tokens = reduce_scatter(sums, &route.reversed("combine"));
+        let tokens = reduce_scatter(sums, &route.reversed(Label::COMBINE));
         report.counts.check()?;
         Ok(Combined { tokens, report })
     }

@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::super::NONE;
 use super::super::choices::Choices;
-use super::super::maps::NONE;
 use crate::counts::DispatchCounts;
 use crate::demand::Demand;
 use crate::error::EpError;

@@ -1,12 +1,12 @@
 //! The loop, with its hooks in a fixed order: step, log, evaluation, checkpoint.
 
+mod evaluation;
+
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use fulmar_data::{Batch, Loader};
-use fulmar_ep::transport::Group;
 use fulmar_ep::{DispatchConfig, Dispatcher, World};
-use fulmar_eval::{EvalReport, ModelScorer, TokenBigram, evaluate};
 use fulmar_model::moe::quantile::QuantileBalancing;
 
 use crate::assemble::RunData;
@@ -16,15 +16,11 @@ use crate::config::RunConfig;
 use crate::device::OpenDevice;
 use crate::error::TrainError;
 use crate::run::{RunOptions, RunSummary};
-use crate::samples::{self, Sample};
 use crate::state::{self, TrainState};
 use crate::step::{StepContext, StepReport};
 use crate::telemetry::console::Progress;
 use crate::telemetry::jsonl::LOG_FILE;
 use crate::telemetry::{Console, Metrics, Record, names};
-
-/// Largest number of training tokens whose pairs are counted for the bigram beside the model.
-const MAX_BIGRAM_TOKENS: u64 = 50_000_000;
 
 /// What a rank has before its first step.
 pub(crate) struct Assembled {
@@ -145,18 +141,13 @@ impl<'a> TrainingLoop<'a> {
         let factor = schedule.factor(self.state.step);
         let progress = self.state.step as f64 / schedule.steps as f64;
         let rates = self.state.optimizer.rates(factor, progress);
-        let context = StepContext {
-            world: self.world,
-            dispatcher: &self.dispatcher,
-            balancing: &self.balancing,
-            z_loss: self.config.model.z_loss,
-            micro_rows: self.config.micro_rows() as usize,
-            device: &self.device.device,
-        };
+        let (world, device) = (self.world, &self.device.device);
+        let context =
+            StepContext::new(self.config, world, &self.dispatcher, &self.balancing, device);
         let started = Instant::now();
         let report = self.state.step(batch, rates, &context)?;
         let secs = started.elapsed().as_secs_f64();
-        let mut metrics = names::of_step(&report, rates, self.config.log.per_layer);
+        let mut metrics = names::of_step(&report, rates, self.config);
         metrics.insert("data/digest".to_owned(), format!("{:016x}", batch.digest()).into());
         let stage = self.data.rows.plan().stage_of(batch.first_row);
         metrics.insert("mixture/stage".to_owned(), stage.into());
@@ -223,59 +214,6 @@ impl<'a> TrainingLoop<'a> {
         }
         self.record.line(&format!("skipped: {error}"));
         Ok(())
-    }
-
-    fn evaluate(&mut self, max_rows: usize) -> Result<EvalReport, TrainError> {
-        let model = self.state.evaluation_model(&self.balancing);
-        let scorer = ModelScorer::new(&model, &self.dropless, &self.device.device);
-        let (rows, ranks) = (self.config.evaluation.batch_rows, &self.world.all);
-        let nats = |batch: &Batch| scorer.nats(batch);
-        let report = evaluate(&self.data.heldout, rows, max_rows, ranks, nats)?;
-        let mut metrics = Metrics::new();
-        metrics.insert("eval/heldout/loss".to_owned(), names::number(report.total().loss()));
-        metrics.insert("eval/heldout/macro_loss".to_owned(), names::number(report.macro_loss()));
-        metrics
-            .insert("eval/heldout/bpb".to_owned(), names::number(report.total().bits_per_byte()));
-        let macro_bpb = names::number(report.macro_bits_per_byte());
-        metrics.insert("eval/heldout/macro_bpb".to_owned(), macro_bpb);
-        for (domain, tally) in &report.domains {
-            let name = |metric| format!("eval/heldout/{domain}/{metric}");
-            metrics.insert(name("loss"), names::number(tally.loss()));
-            metrics.insert(name("bpb"), names::number(tally.bits_per_byte()));
-        }
-        metrics
-            .insert("eval/heldout/partial_documents".to_owned(), report.partial_documents.into());
-        self.record.write(self.state.step, &metrics)?;
-        self.record.line(&format!(
-            "held-out at step {}: loss {:.4}, {:.4} bits per byte (macro {:.4})",
-            self.state.step,
-            report.total().loss(),
-            report.total().bits_per_byte(),
-            report.macro_bits_per_byte(),
-        ));
-        Ok(report)
-    }
-
-    /// The same held-out figures of a bigram counted on the rows that the model was trained on.
-    fn bigram(&self) -> Result<Option<EvalReport>, TrainError> {
-        let rows = self.state.batches * self.config.batch.rows;
-        let tokens = rows * self.config.model.max_seq_len as u64;
-        if !self.config.evaluation.bigram || tokens > MAX_BIGRAM_TOKENS || tokens == 0 {
-            return Ok(None);
-        }
-        let mut bigram = TokenBigram::new(self.config.model.vocab_size);
-        for start in (0..rows).step_by(256) {
-            bigram.count(&self.data.rows.batch(start..rows.min(start + 256)));
-        }
-        let batch_rows = self.config.evaluation.batch_rows;
-        let nats = |batch: &Batch| Ok(bigram.nats(batch));
-        Ok(Some(evaluate(&self.data.heldout, batch_rows, 0, &Group::solo(), nats)?))
-    }
-
-    fn samples(&self) -> Result<Vec<Sample>, TrainError> {
-        let model = self.state.evaluation_model(&self.balancing);
-        let scorer = ModelScorer::new(&model, &self.dropless, &self.device.device);
-        samples::write(self.config, &self.data, &scorer)
     }
 
     fn save(&mut self) -> Result<(), TrainError> {

@@ -1,5 +1,7 @@
 //! The exchange that failed at scale, kept for comparison: a cell for each source and expert.
 
+mod cells;
+
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -10,15 +12,14 @@ use fulmar_kernels::permute::{RowMap, combine_rows, dispatch_rows};
 
 use super::choices::Choices;
 use super::frame::Frame;
-use super::maps::{NONE, row_map, transposed};
 use super::{Combined, Dispatched, ExpertRows, TokenDispatcher, experts_of};
 use crate::capacity::FixedCellCapacity;
-use crate::counts::DispatchCounts;
 use crate::demand::Demand;
 use crate::error::EpError;
-use crate::exchange::{Payload, Route, exchange};
-use crate::report::{DispatchReport, WireCounter, tokens_by_lost};
+use crate::exchange::{Label, Payload, Route, exchange};
+use crate::report::{DispatchReport, WireCounter};
 use crate::transport::Group;
+use cells::{Cells, arrival_rows, behind_headers};
 
 /// Fixed-cell exchange (SPEC section 3).
 ///
@@ -44,14 +45,6 @@ pub struct FixedCellsHandle {
     report: DispatchReport,
 }
 
-/// A sender's cells.
-struct Cells {
-    /// The slot of each assignment in the frame `[t k]`.
-    place_of: Vec<Option<(usize, usize)>>,
-    /// Local expert + 1 of each slot.
-    ids: Vec<u32>,
-}
-
 impl FixedCells {
     /// The exchange of `num_experts` experts among the shards of `group`, with the factor r.
     pub fn new(num_experts: usize, group: &Group, receiver: f64, payload: Payload) -> Self {
@@ -61,7 +54,7 @@ impl FixedCells {
     fn route(&self, frame: &Frame, wire: Arc<WireCounter>) -> Route {
         Route {
             group: self.group.clone(),
-            label: "dispatch",
+            label: Label::DISPATCH,
             payload: self.payload,
             send_rows: frame.rows_by_part(),
             recv_rows: frame.rows_by_part(),
@@ -69,77 +62,6 @@ impl FixedCells {
             wire,
         }
     }
-
-    /// Fills each cell in flat order up to `limit`.
-    fn cells(
-        &self,
-        choices: &Choices,
-        num_assignments: usize,
-        frame: &Frame,
-        limit: usize,
-    ) -> Cells {
-        let local_experts = self.num_experts / self.group.size();
-        let cell_rows = frame.slots() / local_experts;
-        let mut place_of = vec![None; num_assignments];
-        let mut ids = vec![0; self.group.size() * frame.slots()];
-        let mut filled = vec![0; self.num_experts];
-        for &(assignment, expert) in &choices.assignments {
-            if filled[expert] < limit {
-                let (part, local) = (expert / local_experts, expert % local_experts);
-                let slot = local * cell_rows + filled[expert];
-                place_of[assignment] = Some((part, slot));
-                ids[part * frame.slots() + slot] = local as u32 + 1;
-                filled[expert] += 1;
-            }
-        }
-        Cells { place_of, ids }
-    }
-}
-
-impl Cells {
-    fn rows(&self, frame: &Frame) -> Vec<i32> {
-        let row = |place: &Option<(usize, usize)>| {
-            place.map_or(NONE, |(part, slot)| frame.row(part, slot) as i32)
-        };
-        self.place_of.iter().map(row).collect()
-    }
-
-    fn report(&self, demand: &Demand, k: usize, wire: Arc<WireCounter>) -> DispatchReport {
-        let assignments = self.place_of.len() as u64;
-        let valid = demand.valid_here() * k as u64;
-        let kept = self.place_of.iter().flatten().count() as u64;
-        let counts = DispatchCounts {
-            assignments,
-            padding: assignments - valid,
-            valid,
-            kept,
-            sender_dropped: valid - kept,
-            receiver_dropped: 0,
-        };
-        let lost = |assignment: usize| self.place_of[assignment].is_none();
-        let tokens_by_lost = tokens_by_lost(demand.token_valid(), k, lost);
-        DispatchReport { counts, tokens_by_lost, wire }
-    }
-}
-
-/// The expert row of each slot of a frame without headers, and the rows of each expert: cells are
-/// laid out by expert, within one by source, without their empty rows.
-fn arrival_rows(ids: &[u32], frame: &Frame, local_experts: usize) -> (Vec<i32>, Vec<usize>) {
-    let cell_rows = frame.slots() / local_experts;
-    let (mut row_of, mut group_sizes, mut next) = (vec![NONE; ids.len()], Vec::new(), 0);
-    for expert in 0..local_experts {
-        let first = next;
-        for part in 0..ids.len() / frame.slots() {
-            for slot in expert * cell_rows..(expert + 1) * cell_rows {
-                if ids[part * frame.slots() + slot] != 0 {
-                    row_of[frame.bare().row(part, slot)] = next;
-                    next += 1;
-                }
-            }
-        }
-        group_sizes.push((next - first) as usize);
-    }
-    (row_of, group_sizes)
 }
 
 impl TokenDispatcher for FixedCells {
@@ -171,33 +93,30 @@ impl TokenDispatcher for FixedCells {
         let choices = Choices::read(selected, demand, self.num_experts);
         let (cells, header): (Cells, Header) = match &choices {
             Ok(choices) => {
-                let cells = self.cells(choices, num_tokens * k, &frame, limit);
+                let cells = Cells::fill(choices, num_tokens * k, local_experts, &frame, limit);
                 let header = frame.header(&cells.ids);
                 (cells, header)
             }
-            Err(_) => {
-                let cells = Cells { place_of: vec![None; num_tokens * k], ids: Vec::new() };
-                (cells, frame.refusal())
-            }
+            Err(_) => (Cells::none(num_tokens * k), frame.refusal()),
         };
         let wire = Arc::new(WireCounter::default());
-        let sent = row_map(cells.rows(&frame), k, frame.rows(), &device);
+        let sent = RowMap::from_rows(cells.rows(&frame), k, frame.rows(), &device);
         let packed = pack_rows(tokens, &sent, &header);
         let rows = exchange(packed, &self.route(&frame, wire.clone()));
         let ids = frame.read(&rows, local_experts);
         choices?;
         let (row_of, group_sizes) = arrival_rows(&ids?, &frame, local_experts);
         let num_rows = group_sizes.iter().sum();
-        let compact = row_map(behind_headers(&row_of, &frame), 1, num_rows, &device);
+        let compact = RowMap::from_rows(behind_headers(&row_of, &frame), 1, num_rows, &device);
         let rows = dispatch_rows(rows, &compact);
         let wave = ExpertRows { rows, groups: Groups::from_counts(&group_sizes) };
 
         let bare = frame.bare();
         let handle = FixedCellsHandle {
-            returned: row_map(cells.rows(&bare), k, bare.rows(), &device),
-            arrived: row_map(row_of, 1, num_rows, &device),
+            returned: RowMap::from_rows(cells.rows(&bare), k, bare.rows(), &device),
+            arrived: RowMap::from_rows(row_of, 1, num_rows, &device),
             report: cells.report(demand, k, wire.clone()),
-            route: self.route(&bare, wire).reversed("combine"),
+            route: self.route(&bare, wire).reversed(Label::COMBINE),
         };
         Ok(Dispatched { waves: vec![wave], handle })
     }
@@ -210,20 +129,10 @@ impl TokenDispatcher for FixedCells {
     ) -> Result<Combined, EpError> {
         let [output]: [Tensor<2>; 1] =
             outputs.try_into().expect("a dispatch through cells has one wave, so one output");
-        let packed = dispatch_rows(output, &transposed(&handle.arrived));
+        let packed = dispatch_rows(output, &handle.arrived.transposed());
         let returned = exchange(packed, &handle.route);
         let tokens = combine_rows(returned, weights, &handle.returned);
         handle.report.counts.check()?;
         Ok(Combined { tokens, report: handle.report })
     }
-}
-
-/// The rows of slots as rows of a frame with headers, which go nowhere.
-fn behind_headers(row_of: &[i32], frame: &Frame) -> Vec<i32> {
-    let mut rows = Vec::with_capacity(frame.rows());
-    for of_part in row_of.chunks(frame.slots()) {
-        rows.extend(std::iter::repeat_n(NONE, frame.header_rows()));
-        rows.extend(of_part);
-    }
-    rows
 }

@@ -1,0 +1,70 @@
+//! What a run looks at beside its steps: held-out loss, the bigram, samples.
+
+use fulmar_data::Batch;
+use fulmar_ep::transport::Group;
+use fulmar_eval::{EvalReport, ModelScorer, TokenBigram, evaluate};
+
+use super::TrainingLoop;
+use crate::error::TrainError;
+use crate::samples::{self, Sample};
+use crate::telemetry::{Metrics, names};
+
+/// Largest number of training tokens whose pairs are counted for the bigram beside the model.
+const MAX_BIGRAM_TOKENS: u64 = 50_000_000;
+
+impl TrainingLoop<'_> {
+    /// The model on the first `max_rows` held-out rows, 0 for all, without drops.
+    pub(super) fn evaluate(&mut self, max_rows: usize) -> Result<EvalReport, TrainError> {
+        let model = self.state.evaluation_model(&self.balancing);
+        let scorer = ModelScorer::new(&model, &self.dropless, &self.device.device);
+        let (rows, ranks) = (self.config.evaluation.batch_rows, &self.world.all);
+        let nats = |batch: &Batch| scorer.nats(batch);
+        let report = evaluate(&self.data.heldout, rows, max_rows, ranks, nats)?;
+        let mut metrics = Metrics::new();
+        metrics.insert("eval/heldout/loss".to_owned(), names::number(report.total().loss()));
+        metrics.insert("eval/heldout/macro_loss".to_owned(), names::number(report.macro_loss()));
+        metrics
+            .insert("eval/heldout/bpb".to_owned(), names::number(report.total().bits_per_byte()));
+        let macro_bpb = names::number(report.macro_bits_per_byte());
+        metrics.insert("eval/heldout/macro_bpb".to_owned(), macro_bpb);
+        for (domain, tally) in &report.domains {
+            let name = |metric| format!("eval/heldout/{domain}/{metric}");
+            metrics.insert(name("loss"), names::number(tally.loss()));
+            metrics.insert(name("bpb"), names::number(tally.bits_per_byte()));
+        }
+        metrics
+            .insert("eval/heldout/partial_documents".to_owned(), report.partial_documents.into());
+        self.record.write(self.state.step, &metrics)?;
+        self.record.line(&format!(
+            "held-out at step {}: loss {:.4}, {:.4} bits per byte (macro {:.4})",
+            self.state.step,
+            report.total().loss(),
+            report.total().bits_per_byte(),
+            report.macro_bits_per_byte(),
+        ));
+        Ok(report)
+    }
+
+    /// The same held-out figures of a bigram counted on the rows that the model was trained on.
+    pub(super) fn bigram(&self) -> Result<Option<EvalReport>, TrainError> {
+        let rows = self.state.batches * self.config.batch.rows;
+        let tokens = rows * self.config.model.max_seq_len as u64;
+        if !self.config.evaluation.bigram || tokens > MAX_BIGRAM_TOKENS || tokens == 0 {
+            return Ok(None);
+        }
+        let mut bigram = TokenBigram::new(self.config.model.vocab_size);
+        for start in (0..rows).step_by(256) {
+            bigram.count(&self.data.rows.batch(start..rows.min(start + 256)));
+        }
+        let batch_rows = self.config.evaluation.batch_rows;
+        let nats = |batch: &Batch| Ok(bigram.nats(batch));
+        Ok(Some(evaluate(&self.data.heldout, batch_rows, 0, &Group::solo(), nats)?))
+    }
+
+    /// Continuations of a few prompts.
+    pub(super) fn samples(&self) -> Result<Vec<Sample>, TrainError> {
+        let model = self.state.evaluation_model(&self.balancing);
+        let scorer = ModelScorer::new(&model, &self.dropless, &self.device.device);
+        samples::write(self.config, &self.data, &scorer)
+    }
+}
