@@ -23,7 +23,6 @@ pub mod muonh;
 pub mod newton_schulz;
 pub mod pack;
 pub mod permute;
-pub mod recycler;
 pub mod rms_norm;
 pub mod sequence_balance;
 pub mod short_conv;

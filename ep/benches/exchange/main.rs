@@ -8,9 +8,13 @@
 //!
 //! Four thread ranks exchange the rows of 2,048 tokens each, with 8 of 384 experts for every token.
 //! All cases take turns in one world, so that whatever disturbs the machine disturbs all of them;
-//! times are medians, and a ratio is the median of the ratios of the turns. Two of the cases are bounds: `copy`, the same threads copying as many
-//! bytes as the four exchanges of `pooled_wave` move, between buffers that are there already, and
-//! `local`, one rank with all tokens and all experts.
+//! times are medians, and a ratio is the median of the ratios of the turns. Two of the cases are
+//! bounds: `copy`, the same threads copying as many bytes as the four exchanges of `pooled_wave`
+//! move, between buffers that are there already, and `local`, one rank with all tokens and all
+//! experts.
+//!
+//! The allocator is mimalloc, which keeps freed blocks: with one that returns them to the system,
+//! most of the time of a large buffer is that of mapping its pages again.
 
 mod copies;
 mod layer;
@@ -21,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use fulmar_ep::transport::{Group, run_world};
 use fulmar_ep::{DispatchReport, EpError};
-use fulmar_kernels::recycler::Recycler;
+use mimalloc::MiMalloc;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use copies::Copies;
@@ -30,7 +34,7 @@ use memory::Counting;
 use table::{Line, print};
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting(Recycler::new());
+static ALLOCATOR: Counting = Counting(MiMalloc);
 
 const RANKS: usize = 4;
 /// Of each rank.

@@ -3,13 +3,13 @@
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use fulmar_kernels::recycler::Recycler;
+use mimalloc::MiMalloc;
 
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
-/// The allocator of the `train` program, with the bytes that are allocated and the most there were.
-pub(crate) struct Counting(pub(crate) Recycler);
+/// An allocator with the bytes that are allocated and the most there were.
+pub(crate) struct Counting(pub(crate) MiMalloc);
 
 /// Bytes that are allocated, by all threads.
 pub(crate) fn live() -> usize {

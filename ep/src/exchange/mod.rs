@@ -3,7 +3,7 @@
 //!
 //! Each operation is a collective. Every rank of the group must reach it, forward and backward, in
 //! the same order, with zero rows too; and its output must reach the loss, or its backward is
-//! skipped here and waited for elsewhere. A rank is a thread of its own: inside a rayon task a
+//! skipped here and waited for elsewhere. Ranks share no thread pool: inside a task of a shared one a
 //! collective would hold a worker that its peers need.
 
 mod autodiff;

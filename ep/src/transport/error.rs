@@ -60,7 +60,7 @@ pub enum TransportError {
     /// A request that no peer could answer.
     #[error("rank {rank}: {call}: `{field}` is {found}, needed {needed}")]
     Request {
-        /// This rank.
+        /// This rank within its group.
         rank: usize,
         /// The operation and what it is for.
         call: String,

@@ -151,6 +151,7 @@ fn a_panic_on_one_rank_ends_all_and_is_the_cause() {
 
 #[test]
 fn what_one_rank_completed_before_it_failed_the_others_complete_too() {
+    let seen = std::sync::Mutex::new(None);
     let failed = run_world(2, Duration::from_secs(60), |transport| {
         let group = Group::new(transport);
         let send = Buffer::host(vec![7]);
@@ -162,13 +163,16 @@ fn what_one_rank_completed_before_it_failed_the_others_complete_too() {
         }
         // Comes to look when the other has long ended with what it learnt.
         std::thread::sleep(SOON);
-        assert_eq!(pending.wait().expect("all have come"), [7, 7]);
-        let lost = group.barrier("next step").expect_err("nobody comes").to_string();
-        assert!(lost.contains("lost rank 1: stopped for 7"), "{lost}");
+        let verdict = pending.wait();
+        let next = group.barrier("next step").map_err(|lost| lost.to_string());
+        *seen.lock().expect("no panic") = Some((verdict, next));
         Ok(())
     });
     let error = failed.expect_err("rank 1 has stopped").to_string();
     assert_eq!(error, "rank 1: stopped for 7");
+    let (verdict, next) = seen.into_inner().expect("no panic").expect("rank 0 looked");
+    assert_eq!(verdict, Ok(vec![7, 7]));
+    assert!(next.expect_err("nobody comes").contains("lost rank 1: stopped for 7"));
 }
 
 #[test]

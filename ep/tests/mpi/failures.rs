@@ -5,7 +5,7 @@ use std::panic::resume_unwind;
 use std::thread::sleep;
 use std::time::Duration;
 
-use fulmar_ep::transport::Group;
+use fulmar_ep::transport::{Buffer, Collective, Group};
 
 use crate::{Case, Needed};
 
@@ -18,7 +18,7 @@ const SOON: Duration = Duration::from_secs(1);
 /// for ranks that are silent.
 const FOREVER: Duration = Duration::from_secs(600);
 
-pub(crate) fn cases() -> [Case; 9] {
+pub(crate) fn cases() -> [Case; 10] {
     let case = |name, deadline, body, errors, says| Case {
         name,
         deadline,
@@ -67,6 +67,13 @@ pub(crate) fn cases() -> [Case; 9] {
             one_error,
             3,
             &["rank 3: the disk is full"],
+        ),
+        case(
+            "what_one_rank_completed_before_it_failed_the_others_complete_too",
+            FOREVER,
+            completes_and_fails,
+            1,
+            &["rank 1: stopped for 7"],
         ),
         case(
             "a_panic_on_one_rank_ends_all_and_is_the_cause",
@@ -132,6 +139,18 @@ fn one_error(all: Group) -> Done {
         return Err("the disk is full".into());
     }
     Ok(Group::new(group).barrier("step")?)
+}
+
+/// The others come to look when rank 1 has failed with what it learnt.
+fn completes_and_fails(all: Group) -> Done {
+    let (send, words) = (Buffer::host(vec![7]), vec![1; all.size()]);
+    let verdict = all.transport().start("verdict", Collective::AllGather { send, words })?;
+    if all.rank() == 1 {
+        return Err(format!("stopped for {}", verdict.wait()?[0]).into());
+    }
+    sleep(Duration::from_millis(200));
+    assert_eq!(verdict.wait()?, [7; 4]);
+    Ok(())
 }
 
 fn panics(all: Group) -> Done {

@@ -45,6 +45,9 @@ pub fn of_step(report: &StepReport, rates: StepRates, config: &RunConfig) -> Met
         let weight = config.model.sequence_balance_loss;
         put("train/router/aux_loss_weighted", weight * sequence_balance);
     }
+    let mut wire = WireBytes::default();
+    report.layers.iter().for_each(|layer| wire += layer.wire);
+    put("moe/wire_header_share", wire.header_share());
     let mut counts = DispatchCounts::default();
     report.layers.iter().for_each(|layer| counts += layer.counts);
     put("moe/drop_fraction", counts.drop_fraction());

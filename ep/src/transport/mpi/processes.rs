@@ -65,9 +65,6 @@ impl Processes {
         silent: &mut Vec<Silent>,
         receiving: &mut Receiving,
     ) -> Option<Result<(), TransportError>> {
-        if let Some(failure) = state.failure() {
-            return Some(Err(wait.lost(failure.rank, failure.cause.clone())));
-        }
         let key = Key { group: self.group, sequence: wait.sequence };
         let mut mismatch = None;
         silent.retain(|peer| {
@@ -82,10 +79,16 @@ impl Processes {
         });
         let arrived = state.is_received(receiving);
         let ended = silent.iter().find(|peer| state.has_ended(peer.rank));
+        // Before any failure: what one member completed, all complete, so that all know what it knew
+        // when it failed.
+        if arrived && silent.is_empty() && mismatch.is_none() {
+            return Some(Ok(()));
+        }
+        if let Some(failure) = state.failure() {
+            return Some(Err(wait.lost(failure.rank, failure.cause.clone())));
+        }
         let error = if let Some(error) = mismatch {
             error
-        } else if arrived && silent.is_empty() {
-            return Some(Ok(()));
         } else if let Some(peer) = ended {
             wait.lost(peer.rank, HAS_ENDED.to_owned())
         } else if wait.left(self.endpoint.deadline).is_none() {
