@@ -54,6 +54,11 @@ impl Row {
             }
             Case::Layer(rule) => (rule.name(), analytic_rows(rule, width)),
         };
+        if lines[0].case == Case::Layer(Rule::PooledWave) {
+            // A rank's own part is copied too, and is on no wire.
+            let needed = (RANKS - 1) * copied_bytes(width);
+            assert_eq!(bytes, needed as u64, "the bytes of `copy` are those of `pooled_wave`");
+        }
         let mib = |bytes: usize| bytes as f64 / f64::from(1 << 20);
         Self {
             name,
@@ -76,6 +81,7 @@ pub(crate) fn print(width: usize, ranks: &[Vec<Line>]) {
         median(row.secs.iter().zip(&base.secs).map(|(secs, base)| secs / base).collect())
     };
     println!("c = {width}: {RANKS} ranks, {TOKENS} tokens each, {K} of {NUM_EXPERTS} experts");
+    println!("analytic: (waves + 2 ends of an exchange) x rows of a wave x c x 4 bytes, all ranks");
     println!(
         "{:<17}{:>9}{:>12}{:>7}{:>9}{:>9}{:>14}{:>8}{:>11}{:>14}",
         "",
@@ -108,13 +114,14 @@ pub(crate) fn print(width: usize, ranks: &[Vec<Line>]) {
     println!();
 }
 
-/// Rows that are there at once, of all ranks together: of each wave what it keeps from one half to
-/// the other, and both ends of one exchange.
+/// Rows that are there at once, of all ranks together: those that each wave keeps from one half to
+/// the other, and those at both ends of one exchange. A wave has as many as its sent rows or its
+/// experts' rows, whichever are more.
 fn analytic_rows(rule: Rule, width: usize) -> usize {
     let n = TOKENS * K;
     let of_rank = |waves: usize, rows: usize| RANKS * (waves + 2) * rows;
     match rule {
-        Rule::Local => 2 * RANKS * n,
+        Rule::Local => RANKS * n,
         Rule::PooledWave => {
             let capacity = pooled_wave();
             let header_rows = capacity.pool_rows.div_ceil(width as u64);

@@ -6,6 +6,7 @@ mod fates;
 mod golden;
 mod golden_ranks;
 mod gradients;
+mod order;
 mod random;
 mod ranks;
 mod reference;
