@@ -73,7 +73,7 @@ fn forward(
     let (c, f, rows) = (experts.c, experts.f, groups.rows());
     let x = floats(&inputs.x);
     let (tasks, kept_f) = (Task::of(groups), if keep { f } else { 0 });
-    let (mut out, mut gate) = (vec![0.0; rows * c], vec![0.0; rows * kept_f]);
+    let (mut out, mut gate) = (unwritten(groups, c), unwritten(groups, kept_f));
     let mut up = gate.clone();
     let work = tasks.par_iter().zip(split(&mut out, &tasks, c));
     let work = work.zip(split(&mut gate, &tasks, kept_f)).zip(split(&mut up, &tasks, kept_f));
@@ -97,6 +97,19 @@ fn forward(
     (float_tensor(out, [rows, c]), saved)
 }
 
+/// Rows that are zero outside every group. In a debug build those of the groups are NaN until a
+/// product writes them: a row left out must not pass for an expert's zero.
+fn unwritten(groups: &Groups, columns: usize) -> Vec<f32> {
+    let mut rows = vec![0.0; groups.rows() * columns];
+    if cfg!(debug_assertions) {
+        for group in 0..groups.num_groups() {
+            let range = groups.range(group);
+            rows[range.start * columns..range.end * columns].fill(f32::NAN);
+        }
+    }
+    rows
+}
+
 /// What backward finds for each row on its own; zero in rows of no group.
 struct RowGradients {
     dx: Vec<f32>,
@@ -114,8 +127,8 @@ impl RowGradients {
     ) -> Self {
         let (c, f, tasks) = (experts.c, experts.f, Task::of(groups));
         let (gate, up) = (floats(&saved.gate), floats(&saved.up));
-        let zeros = |cols: usize| vec![0.0; groups.rows() * cols];
-        let mut rows = Self { dx: zeros(c), hidden: zeros(f), d_gate: zeros(f), d_up: zeros(f) };
+        let new = |columns| unwritten(groups, columns);
+        let mut rows = Self { dx: new(c), hidden: new(f), d_gate: new(f), d_up: new(f) };
         let work = tasks.par_iter().zip(split(&mut rows.dx, &tasks, c));
         let work = work.zip(split(&mut rows.hidden, &tasks, f));
         let work = work.zip(split(&mut rows.d_gate, &tasks, f));
