@@ -3,4 +3,5 @@
 pub mod compare;
 pub mod golden;
 pub mod model;
+pub mod mpi;
 pub mod names;

@@ -6,23 +6,12 @@ use std::process::{Child, Command, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fulmar_tests::mpi::ENVIRONMENT;
+
 use crate::{Case, Needed, RANKS};
 
 /// No case may take longer; a failure must end all ranks long before.
 const LIMIT: Duration = Duration::from_secs(60);
-
-/// Lets root start more ranks than there are cores, which share them, on a machine without `ssh`:
-/// Open MPI 4 and 5.
-const ENVIRONMENT: [(&str, &str); 8] = [
-    ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
-    ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
-    ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
-    ("OMPI_MCA_plm_rsh_agent", ""),
-    ("OMPI_MCA_mpi_yield_when_idle", "1"),
-    ("PRTE_ALLOW_RUN_AS_ROOT", "1"),
-    ("PRTE_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
-    ("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"),
-];
 
 /// Runs a case. How long it took, or what was wrong and everything that was printed.
 pub(crate) fn judge(case: &Case) -> Result<Duration, String> {

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use fulmar_tests::mpi::ENVIRONMENT;
+
 const RECIPE: &str = r#"
 name = "ranks"
 [model]
@@ -36,15 +38,6 @@ batch_rows = 4
 max_rows = 16
 bigram = false
 "#;
-
-/// What `mpirun` needs as root, with more ranks than cores, and on a machine without `ssh`.
-const ENVIRONMENT: [(&str, &str); 5] = [
-    ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
-    ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
-    ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
-    ("OMPI_MCA_mpi_yield_when_idle", "1"),
-    ("OMPI_MCA_plm_rsh_agent", ""),
-];
 
 fn train(folder: &Path, out: &str, processes: bool, extra: &[&str]) -> Output {
     let train = env!("CARGO_BIN_EXE_train");
