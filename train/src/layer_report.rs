@@ -64,11 +64,10 @@ impl LayerReport {
                 layer.take_rank(&mut numbers)?;
             }
         }
-        let (mut done, routing): (Vec<_>, Vec<_>) =
-            layers.into_iter().map(|layer| (layer.clone(), layer.routing)).unzip();
+        let routing = layers.iter().map(|layer| layer.routing.clone()).collect();
         let routing = RoutingStats::over_ranks(routing, ranks)?;
-        done.iter_mut().zip(routing).for_each(|(layer, routing)| layer.routing = routing);
-        Ok(done)
+        layers.iter_mut().zip(routing).for_each(|(layer, routing)| layer.routing = routing);
+        Ok(layers)
     }
 
     fn numbers(&self) -> Vec<u64> {

@@ -45,9 +45,6 @@ pub fn of_step(report: &StepReport, rates: StepRates, config: &RunConfig) -> Met
         let weight = config.model.sequence_balance_loss;
         put("train/router/aux_loss_weighted", weight * sequence_balance);
     }
-    let mut wire = WireBytes::default();
-    report.layers.iter().for_each(|layer| wire += layer.wire);
-    put("moe/wire_header_share", wire.header_share());
     let mut counts = DispatchCounts::default();
     report.layers.iter().for_each(|layer| counts += layer.counts);
     put("moe/drop_fraction", counts.drop_fraction());
@@ -74,9 +71,10 @@ pub fn of_step(report: &StepReport, rates: StepRates, config: &RunConfig) -> Met
 
 /// What the exchanges of all layers did: bytes, tokens by experts lost, drops by source rank.
 fn add_exchange(metrics: &mut Metrics, report: &StepReport) {
-    let mut put = |name: String, count: u64| drop(metrics.insert(name, count.into()));
     let mut wire = WireBytes::default();
     report.layers.iter().for_each(|layer| wire += layer.wire);
+    metrics.insert("moe/wire_header_share".to_owned(), number(wire.header_share()));
+    let mut put = |name: String, count: u64| drop(metrics.insert(name, count.into()));
     put("moe/wire_bytes".to_owned(), wire.payload + wire.header);
     put("moe/wire_header_bytes".to_owned(), wire.header);
     let Some(first) = report.layers.first() else { return };
