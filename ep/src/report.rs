@@ -18,6 +18,36 @@ pub struct DispatchReport {
     pub wire: Arc<WireCounter>,
 }
 
+impl DispatchReport {
+    /// Of a shard whose assignment i, token x k + slot, arrived if `is_kept(i)`; of those that did
+    /// not, `sender_dropped` were the sender's drops and the others a receiver's.
+    pub(crate) fn new(
+        token_valid: &[bool],
+        k: usize,
+        sender_dropped: u64,
+        is_kept: impl Fn(usize) -> bool,
+        wire: Arc<WireCounter>,
+    ) -> Self {
+        let (mut valid, mut kept, mut tokens_by_lost) = (0, 0, vec![0; k + 1]);
+        for token in (0..token_valid.len()).filter(|&token| token_valid[token]) {
+            let arrived = (token * k..(token + 1) * k).filter(|&i| is_kept(i)).count();
+            valid += k as u64;
+            kept += arrived as u64;
+            tokens_by_lost[k - arrived] += 1;
+        }
+        let assignments = (token_valid.len() * k) as u64;
+        let counts = DispatchCounts {
+            assignments,
+            padding: assignments - valid,
+            valid,
+            kept,
+            sender_dropped,
+            receiver_dropped: valid - kept - sender_dropped,
+        };
+        Self { counts, tokens_by_lost, wire }
+    }
+}
+
 /// Counts bytes on their way to other ranks.
 #[derive(Debug, Default)]
 pub struct WireCounter {
@@ -67,17 +97,4 @@ impl WireBytes {
         let all = self.payload + self.header;
         if all == 0 { 0.0 } else { self.header as f64 / all as f64 }
     }
-}
-
-/// How many of the valid tokens lost how many experts; `lost` has k entries for each token.
-pub(crate) fn tokens_by_lost(
-    token_valid: &[bool],
-    k: usize,
-    lost: impl Fn(usize) -> bool,
-) -> Vec<u64> {
-    let mut tokens = vec![0; k + 1];
-    for token in (0..token_valid.len()).filter(|&token| token_valid[token]) {
-        tokens[(0..k).filter(|slot| lost(token * k + slot)).count()] += 1;
-    }
-    tokens
 }

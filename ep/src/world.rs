@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::dispatch::experts_of;
 use crate::error::EpError;
 use crate::transport::{Group, Transport};
 
@@ -110,9 +111,7 @@ impl World {
 
     /// Global ids of the experts of this rank's shard, of `num_experts` in all.
     pub fn experts(&self, num_experts: usize) -> std::ops::Range<usize> {
-        let local_experts = num_experts / self.layout.shards;
-        let first = self.shard() * local_experts;
-        first..first + local_experts
+        experts_of(&self.expert, num_experts)
     }
 
     /// The copy of the model that this rank is part of.

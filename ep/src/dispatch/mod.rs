@@ -116,7 +116,7 @@ pub struct Combined {
 }
 
 /// Global ids of the experts of this member of `group`.
-fn experts_of(group: &Group, num_experts: usize) -> Range<usize> {
+pub(crate) fn experts_of(group: &Group, num_experts: usize) -> Range<usize> {
     let local_experts = num_experts / group.size();
     let first = group.rank() * local_experts;
     first..first + local_experts

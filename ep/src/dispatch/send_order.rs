@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use super::NONE;
 use super::choices::Choices;
-use crate::counts::DispatchCounts;
 use crate::demand::Demand;
-use crate::report::{DispatchReport, WireCounter, tokens_by_lost};
+use crate::report::{DispatchReport, WireCounter};
 
 /// The rows of one sender: by expert, within one in flat order.
 #[derive(Debug)]
@@ -38,20 +37,8 @@ impl SendOrder {
         k: usize,
         wire: Arc<WireCounter>,
     ) -> DispatchReport {
-        let assignments = self.row_of.len() as u64;
-        let valid = demand.valid_here() * k as u64;
-        let kept = self.row_of.iter().filter(|row| **row != NONE).count() as u64;
-        let counts = DispatchCounts {
-            assignments,
-            padding: assignments - valid,
-            valid,
-            kept,
-            sender_dropped: 0,
-            receiver_dropped: valid - kept,
-        };
-        let tokens_by_lost =
-            tokens_by_lost(demand.token_valid(), k, |assignment| self.row_of[assignment] == NONE);
-        DispatchReport { counts, tokens_by_lost, wire }
+        let is_kept = |assignment: usize| self.row_of[assignment] != NONE;
+        DispatchReport::new(demand.token_valid(), k, 0, is_kept, wire)
     }
 }
 

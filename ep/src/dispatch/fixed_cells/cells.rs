@@ -5,9 +5,8 @@ use std::sync::Arc;
 use super::super::NONE;
 use super::super::choices::Choices;
 use super::super::frame::Frame;
-use crate::counts::DispatchCounts;
 use crate::demand::Demand;
-use crate::report::{DispatchReport, WireCounter, tokens_by_lost};
+use crate::report::{DispatchReport, WireCounter};
 
 /// A sender's cells.
 #[derive(Debug)]
@@ -64,20 +63,10 @@ impl Cells {
         k: usize,
         wire: Arc<WireCounter>,
     ) -> DispatchReport {
-        let assignments = self.place_of.len() as u64;
-        let valid = demand.valid_here() * k as u64;
-        let kept = self.place_of.iter().flatten().count() as u64;
-        let counts = DispatchCounts {
-            assignments,
-            padding: assignments - valid,
-            valid,
-            kept,
-            sender_dropped: valid - kept,
-            receiver_dropped: 0,
-        };
-        let lost = |assignment: usize| self.place_of[assignment].is_none();
-        let tokens_by_lost = tokens_by_lost(demand.token_valid(), k, lost);
-        DispatchReport { counts, tokens_by_lost, wire }
+        let placed = self.place_of.iter().flatten().count() as u64;
+        let sender_dropped = demand.valid_here() * k as u64 - placed;
+        let is_kept = |assignment: usize| self.place_of[assignment].is_some();
+        DispatchReport::new(demand.token_valid(), k, sender_dropped, is_kept, wire)
     }
 }
 

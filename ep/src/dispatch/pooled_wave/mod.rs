@@ -16,11 +16,10 @@ use super::choices::Choices;
 use super::frame::Frame;
 use super::{Combined, Dispatched, ExpertRows, NONE, TokenDispatcher, experts_of};
 use crate::capacity::PooledWaveCapacity;
-use crate::counts::DispatchCounts;
 use crate::demand::Demand;
 use crate::error::EpError;
 use crate::exchange::{Label, Payload, Route, exchange};
-use crate::report::{DispatchReport, WireCounter, tokens_by_lost};
+use crate::report::{DispatchReport, WireCounter};
 use crate::transport::Group;
 use receive::Receipt;
 use send::SendPlan;
@@ -76,10 +75,6 @@ impl PooledWave {
         PooledWaveCapacity::new(n, shards, experts, self.waves as u64, factors)
     }
 
-    fn local_count(&self) -> usize {
-        self.num_experts / self.group.size()
-    }
-
     fn route(&self, frame: &Frame, label: Label, wire: &Arc<WireCounter>) -> Route {
         Route {
             group: self.group.clone(),
@@ -115,7 +110,7 @@ impl TokenDispatcher for PooledWave {
         let capacity = self.capacity(demand, k);
         let frame = Frame::new(self.group.size(), capacity.pool_rows, width)?;
         frame.check_number(self.waves)?;
-        let local_experts = self.local_count();
+        let local_experts = self.local_experts().len();
         let pool_limit = capacity.pool_limit(demand.valid_here() * k as u64, self.sender);
         let expert_limit =
             capacity.expert_limit(demand.valid_everywhere() * k as u64, self.receiver);
@@ -176,25 +171,11 @@ impl TokenDispatcher for PooledWave {
             returned.push(rows);
         }
         let row_of = plan.returned_rows(&verdicts, &frame);
-        let kept: Vec<bool> = row_of.iter().map(|row| *row != NONE).collect();
+        let is_kept = |assignment: usize| row_of[assignment] != NONE;
+        let report = DispatchReport::new(&token_valid, k, plan.sender_dropped, is_kept, wire);
+        report.counts.check()?;
         let map = RowMap::from_rows(row_of, k, returned.len() * frame.rows(), &device);
         let tokens = combine_parts(returned, weights, &map);
-        let counts = counts(&token_valid, k, &kept, plan.sender_dropped).check()?;
-        let tokens_by_lost = tokens_by_lost(&token_valid, k, |assignment| !kept[assignment]);
-        Ok(Combined { tokens, report: DispatchReport { counts, tokens_by_lost, wire } })
-    }
-}
-
-fn counts(token_valid: &[bool], k: usize, kept: &[bool], sender_dropped: u64) -> DispatchCounts {
-    let assignments = kept.len() as u64;
-    let valid = (token_valid.iter().filter(|valid| **valid).count() * k) as u64;
-    let kept = kept.iter().filter(|kept| **kept).count() as u64;
-    DispatchCounts {
-        assignments,
-        padding: assignments - valid,
-        valid,
-        kept,
-        sender_dropped,
-        receiver_dropped: valid - kept - sender_dropped,
+        Ok(Combined { tokens, report })
     }
 }

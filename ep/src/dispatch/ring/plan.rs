@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use super::super::NONE;
 use super::super::choices::Choices;
-use crate::counts::DispatchCounts;
+use super::super::send_order::exclusive_sums;
 use crate::demand::Demand;
 use crate::error::EpError;
-use crate::report::{DispatchReport, WireCounter, tokens_by_lost};
+use crate::report::{DispatchReport, WireCounter};
 
 /// No expert: the token is padding.
 const PADDING: u32 = u32::MAX;
@@ -85,14 +85,7 @@ impl RingPlan {
         local: Range<usize>,
     ) -> (Vec<i32>, Vec<usize>) {
         let group_sizes = self.taken[local.clone()].to_vec();
-        let mut next = 0;
-        let starts: Vec<usize> = group_sizes
-            .iter()
-            .map(|size| {
-                next += size;
-                next - size
-            })
-            .collect();
+        let starts = exclusive_sums(&group_sizes);
         let row_of = self.ranks(everyone).map(|(expert, rank)| match expert {
             Some(expert) if local.contains(&expert) && rank < self.taken[expert] => {
                 (starts[expert - local.start] + rank) as i32
@@ -117,18 +110,7 @@ impl RingPlan {
         };
         let taken: Vec<bool> =
             self.ranks(everyone).skip(own.start).take(own.len()).map(is_taken).collect();
-        let valid = demand.valid_here() * k as u64;
-        let kept = taken.iter().filter(|taken| **taken).count() as u64;
-        let counts = DispatchCounts {
-            assignments: own.len() as u64,
-            padding: own.len() as u64 - valid,
-            valid,
-            kept,
-            sender_dropped: 0,
-            receiver_dropped: valid - kept,
-        };
-        let tokens_by_lost = tokens_by_lost(demand.token_valid(), k, |i| !taken[i]);
-        DispatchReport { counts, tokens_by_lost, wire }
+        DispatchReport::new(demand.token_valid(), k, 0, |i| taken[i], wire)
     }
 
     /// Each assignment's expert and its rank among all of that expert's.
