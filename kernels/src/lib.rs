@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod bridge;
+pub mod check;
 #[cfg(test)]
 mod defaults;
 pub mod device_panic;

@@ -1,11 +1,14 @@
 //! Root-mean-square normalisation of the last dimension with a gain.
 
 mod autodiff;
+mod check;
 pub(crate) mod cpu;
 
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Dispatch, Flex, backend_extension};
 use burn::tensor::Tensor;
+
+pub(crate) use check::checks;
 
 use crate::bridge::Bridge;
 use crate::graph::{differentiate, gradient, leaf};

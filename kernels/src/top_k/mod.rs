@@ -1,10 +1,13 @@
 //! The `k` largest scores of every row and the value that follows them.
 
+mod check;
 mod cpu;
 
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, Dispatch, Flex, backend_extension};
 use burn::tensor::{Int, Tensor};
+
+pub(crate) use check::checks;
 
 use crate::bridge::Bridge;
 

@@ -2,6 +2,7 @@
 
 mod adam;
 mod attention;
+mod check;
 mod combine_weights;
 mod compare;
 mod cross_entropy;
