@@ -2,7 +2,7 @@ use super::{reference, top_k};
 use crate::check::{Body, Check, Draw, Outputs};
 
 pub(crate) fn checks() -> Vec<Check> {
-    let shapes = [([1, 2], 1), ([3, 7], 6), ([65, 48], 8), ([33, 384], 8), ([0, 5], 2)];
+    let shapes = [([1, 2], 1), ([3, 7], 6), ([65, 48], 8), ([33, 384], 8)];
     let check = |([t, e], k): ([usize; 2], usize)| {
         let shape = format!("[{t}, {e}], k {k}, ties, a row that is not finite, a view");
         Check::new("top_k", shape, 0.0, move |device, body| {
