@@ -36,6 +36,9 @@ pub enum Command {
 Example: train capacity --rows 65536 --factors 1.15,1.33 --documents lognormal:600:1.2
          train capacity --choices step-81000.safetensors --experts 384 --json")]
     Capacity(CapacityArgs),
+    /// Say which device and kernels a run would use, and whether they compute what they mean.
+    #[command(after_help = "Example: train doctor --device wgpu")]
+    Doctor(DoctorArgs),
 }
 
 /// Flags of `run`.
@@ -68,6 +71,20 @@ pub struct PlanArgs {
     /// Change a field: path=value, as often as needed.
     #[arg(long = "set", value_name = "PATH=VALUE")]
     pub set: Vec<String>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of `doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// The device.
+    #[arg(long, value_enum, default_value_t)]
+    pub device: DeviceChoice,
+    /// Examine one operation in this very process and print the findings as JSON.
+    #[arg(long, value_name = "NAME", requires = "json")]
+    pub op: Option<String>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,

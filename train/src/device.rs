@@ -1,5 +1,10 @@
 //! The device of a run.
 
+use burn::backend::DispatchDevice;
+#[cfg(feature = "cube")]
+use burn::backend::cubecl::dtype_to_storage_type;
+#[cfg(feature = "cube")]
+use burn::tensor::DType;
 use burn::tensor::Device;
 use clap::ValueEnum;
 
@@ -32,6 +37,26 @@ pub struct OpenDevice {
     pub memory_bytes: u64,
 }
 
+impl OpenDevice {
+    /// Whether this is the CPU backend, not a GPU or its imitation.
+    pub fn is_cpu(&self) -> bool {
+        matches!(self.device.as_dispatch(), DispatchDevice::Flex(_))
+    }
+
+    /// The kernels that run here, and in which types of floats.
+    pub fn kernels(&self) -> String {
+        match self.device.as_dispatch() {
+            #[cfg(feature = "cube")]
+            DispatchDevice::Cube(cube) => {
+                let bf16 = dtype_to_storage_type(DType::BF16);
+                let has_bf16 = cube.client().properties().supports_type(bf16);
+                format!("CubeCL, in f32{}", if has_bf16 { " and bf16" } else { "" })
+            }
+            _ => "Flex, in f32 and bf16".to_owned(),
+        }
+    }
+}
+
 /// Opens the device.
 ///
 /// # Errors
@@ -61,8 +86,6 @@ fn accelerator() -> Option<OpenDevice> {
 /// `pages` of the runtime's largest allocation make up the memory.
 #[cfg(feature = "cube")]
 fn of_gpu(device: Device, runtime: &str, pages: u64) -> OpenDevice {
-    use burn::backend::DispatchDevice;
-
     let identity = device.identity();
     let name = identity.as_ref().map_or("unnamed", |identity| identity.name.as_str());
     let name = format!("{name} ({runtime})");

@@ -143,6 +143,22 @@ pub enum TrainError {
         /// The system's answer.
         source: std::io::Error,
     },
+    /// A device whose kernels do not compute what they mean.
+    #[error("{device} fails at: {}", operations.join(", "))]
+    Unhealthy {
+        /// The device.
+        device: String,
+        /// The operations that fail.
+        operations: Vec<String>,
+    },
+    /// An operation that nobody knows.
+    #[error("`--op` is `{found}`, needed one of: {}", known.join(", "))]
+    UnknownOperation {
+        /// What was asked for.
+        found: String,
+        /// What can be.
+        known: Vec<&'static str>,
+    },
 }
 
 impl TrainError {

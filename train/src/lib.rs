@@ -16,6 +16,7 @@ pub mod capacity;
 pub mod checkpoint;
 mod compare_weights;
 pub mod device;
+pub mod doctor;
 pub mod launch;
 pub mod plan;
 pub mod plot;

@@ -3,8 +3,9 @@
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use fulmar_train::cli::{CapacityArgs, Cli, Command, PlanArgs, RunArgs};
-use fulmar_train::{RunOptions, TrainError, capacity, plan::Plan, recipe, report, run};
+use fulmar_train::cli::{CapacityArgs, Cli, Command, DoctorArgs, PlanArgs, RunArgs};
+use fulmar_train::doctor::{self, Diagnosis};
+use fulmar_train::{RunOptions, TrainError, capacity, device, plan::Plan, recipe, report, run};
 
 fn main() -> ExitCode {
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).init();
@@ -12,6 +13,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run_recipe(args),
         Command::Plan(args) => print_plan(&args),
         Command::Capacity(args) => print_capacity(&args),
+        Command::Doctor(args) => diagnose(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -55,5 +57,45 @@ fn print_capacity(args: &CapacityArgs) -> Result<(), TrainError> {
     } else {
         print!("{report}");
     }
+    Ok(())
+}
+
+fn diagnose(args: &DoctorArgs) -> Result<(), TrainError> {
+    if let Some(op) = &args.op {
+        return examine(op, args);
+    }
+    let doing = |source| TrainError::Io { doing: "find", path: "train".into(), source };
+    let program = std::env::current_exe().map_err(doing)?;
+    let (text, json) = (!args.json, args.json);
+    let heading = |diagnosis: &Diagnosis| {
+        if text {
+            println!("{}", diagnosis.heading());
+        }
+    };
+    let examined = |of_op: &doctor::Examined| {
+        if text {
+            println!("{of_op}");
+        }
+    };
+    let diagnosis = Diagnosis::new(&program, args.device, heading, examined)?;
+    if json {
+        println!("{}", diagnosis.to_json());
+    } else {
+        println!("{}", diagnosis.verdict());
+    }
+    let operations: Vec<String> = diagnosis.unhealthy().into_iter().map(str::to_owned).collect();
+    if operations.is_empty() {
+        return Ok(());
+    }
+    Err(TrainError::Unhealthy { device: diagnosis.device, operations })
+}
+
+fn examine(op: &str, args: &DoctorArgs) -> Result<(), TrainError> {
+    let open = device::open(args.device)?;
+    let Some(findings) = doctor::examine(op, &open.device) else {
+        let (found, known) = (op.to_owned(), doctor::operations());
+        return Err(TrainError::UnknownOperation { found, known });
+    };
+    println!("{}", serde_json::to_string(&findings).expect("plain values"));
     Ok(())
 }

@@ -2,5 +2,6 @@
 //! process.
 
 mod capacity;
+mod doctor;
 mod exit;
 mod golden;
