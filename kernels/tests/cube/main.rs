@@ -5,6 +5,7 @@
 mod bad_ids;
 mod bad_types;
 mod empty;
+mod in_place;
 
 use burn::tensor::{Device, DeviceKind, Tensor, TensorData};
 use fulmar_kernels::check::{Body, all};

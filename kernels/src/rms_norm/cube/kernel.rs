@@ -59,6 +59,7 @@ pub(crate) fn input_gradient<F: Float>(
 
 /// `sum of x r dy` over blocks of rows; a unit for each column of a block.
 #[cube(launch)]
+#[allow(clippy::needless_range_loop, reason = "a loop of a device")]
 pub(crate) fn gain_gradients<F: Float>(
     x: &[F],
     grad: &[F],
