@@ -1,10 +1,15 @@
 //! Adam, and Adam's direction under the hyperball step (`AdamH`).
 
+mod check;
 mod cpu;
+#[cfg(feature = "cube")]
+mod cube;
 
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Dispatch, Flex, backend_extension};
 use burn::tensor::Tensor;
+
+pub(crate) use check::checks;
 
 use crate::bridge::Bridge;
 use crate::hyperball;
@@ -40,7 +45,7 @@ impl AdamOptions {
 /// `direction = m' / (1 - beta1^t) / (sqrt(v' / (1 - beta2^t)) + eps)`,
 /// `w' = w - lr direction - lr weight_decay w`.
 ///
-/// On a CPU weights and moments are updated in place where nothing else holds their buffers.
+/// Weights and moments are updated in place where nothing else holds their buffers.
 ///
 /// # Shapes
 /// All tensors `[elements]`.
@@ -69,7 +74,7 @@ pub fn adam_step(
 /// moments and direction of [`adam_step`]. Weights that are all zero, or whose direction is, stay
 /// as they are.
 ///
-/// On a CPU weights and moments are updated in place where nothing else holds their buffers.
+/// Weights and moments are updated in place where nothing else holds their buffers.
 ///
 /// # Shapes
 /// All tensors `[elements]`.
@@ -218,12 +223,4 @@ macro_rules! ops {
 ops!(Flex);
 
 #[cfg(feature = "cube")]
-mod cube {
-    use burn_cubecl::CubeBackend;
-
-    use super::*;
-
-    impl AdamKernel for CubeBackend {}
-
-    ops!(CubeBackend);
-}
+ops!(burn_cubecl::CubeBackend);

@@ -1,10 +1,15 @@
 //! Muon under the hyperball step (`MuonH`).
 
+mod check;
 mod cpu;
+#[cfg(feature = "cube")]
+mod cube;
 
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Dispatch, Flex, backend_extension};
 use burn::tensor::Tensor;
+
+pub(crate) use check::checks;
 
 use crate::bridge::Bridge;
 use crate::hyperball;
@@ -39,7 +44,7 @@ pub struct MuonHOptions {
 /// is left out: `o / |o|` does not see it. A matrix that is zero, or whose update is, stays as it
 /// is; with [`MuonHNorm::Joint`] that holds for the stack.
 ///
-/// On a CPU weights and momentum are updated in place where nothing else holds their buffers.
+/// Weights and momentum are updated in place where nothing else holds their buffers.
 ///
 /// # Shapes
 /// All tensors [n, p, q].
@@ -127,12 +132,4 @@ macro_rules! ops {
 ops!(Flex);
 
 #[cfg(feature = "cube")]
-mod cube {
-    use burn_cubecl::CubeBackend;
-
-    use super::*;
-
-    impl MuonHKernel for CubeBackend {}
-
-    ops!(CubeBackend);
-}
+ops!(burn_cubecl::CubeBackend);
