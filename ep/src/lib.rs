@@ -18,7 +18,7 @@ pub use counts::DispatchCounts;
 pub use demand::Demand;
 pub use dispatch::local::Local;
 pub use dispatch::{
-    Combined, Dispatched, Dispatcher, ExpertRows, Keep, Retrace, TokenDispatcher,
+    Combined, Dispatched, Dispatcher, ExpertRows, Keep, Retrace, TokenDispatcher, WaySize,
 };
 pub use error::EpError;
 pub use exchange::Payload;

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod activations;
 pub mod config;
 pub mod flops;
 pub mod params;

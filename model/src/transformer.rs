@@ -179,7 +179,8 @@ impl<R: Router> Transformer<R> {
                 Some(plan) => block.forward_by(plan, x, &input.segment_ids, &routed),
                 None => block.forward(x, &input.segment_ids, &routed),
             };
-            let (out, layer_stats) = out.map_err(|source| ModelError::Dispatch { layer, source })?;
+            let (out, layer_stats) =
+                out.map_err(|source| ModelError::Dispatch { layer, source })?;
             x = out;
             stats.push(layer_stats);
         }

@@ -17,6 +17,7 @@ pub mod checkpoint;
 mod compare_weights;
 pub mod device;
 pub mod launch;
+pub mod memory_plan;
 pub mod plan;
 pub mod plot;
 pub mod report;

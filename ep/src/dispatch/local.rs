@@ -8,7 +8,7 @@ use fulmar_kernels::grouped_swiglu::Groups;
 use fulmar_kernels::permute::{RowMap, combine_rows, dispatch_rows};
 
 use super::choices::Choices;
-use super::retrace::{Keep, Retrace, only, shared};
+use super::retrace::{Keep, Retrace, only};
 use super::send_order::SendOrder;
 use super::{Combined, Dispatched, ExpertRows, TokenDispatcher};
 use crate::demand::Demand;
@@ -26,7 +26,7 @@ pub struct Local {
 /// What [`Local`] remembers between dispatch and combine.
 #[derive(Debug)]
 pub struct LocalHandle {
-    way: LocalWay,
+    way: Arc<LocalWay>,
     report: DispatchReport,
 }
 
@@ -97,7 +97,7 @@ impl TokenDispatcher for Local {
         let order = SendOrder::new(&choices, num_tokens * k, &group_sizes);
         let report = order.report(demand, k, Default::default());
         let map = RowMap::from_rows(order.row_of, k, choices.assignments.len(), &device);
-        let way = LocalWay { map, groups: Groups::from_counts(&group_sizes) };
+        let way = Arc::new(LocalWay { map, groups: Groups::from_counts(&group_sizes) });
         Ok(Dispatched { waves: way.dispatch(tokens), handle: LocalHandle { way, report } })
     }
 
@@ -110,7 +110,7 @@ impl TokenDispatcher for Local {
         let LocalHandle { way, report } = handle;
         let tokens = way.combine(outputs, weights);
         report.counts.check()?;
-        Ok((Combined { tokens, report }, shared(way)))
+        Ok((Combined { tokens, report }, way))
     }
 }
 

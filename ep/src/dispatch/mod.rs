@@ -10,6 +10,7 @@ pub mod ragged;
 mod retrace;
 pub mod ring;
 mod send_order;
+mod size;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use crate::transport::Group;
 
 pub use dispatcher::{Dispatcher, DispatcherHandle};
 pub use retrace::{Keep, Retrace};
+pub use size::WaySize;
 
 /// No row, no assignment.
 const NONE: i32 = RowMap::NONE;

@@ -1,6 +1,6 @@
 //! The way of a pass, to be taken a second time without a decision.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use burn::tensor::Tensor;
 use fulmar_kernels::with_backward::with_backward;
@@ -84,10 +84,4 @@ pub(super) fn only(outputs: Vec<Tensor<2>>) -> Tensor<2> {
     let [output]: [Tensor<2>; 1] =
         outputs.try_into().unwrap_or_else(|_| panic!("combine: {found} outputs, needed 1"));
     output
-}
-
-/// A way as [`TokenDispatcher::combine_keeping`](super::TokenDispatcher::combine_keeping) hands it
-/// out.
-pub(super) fn shared(way: impl Retrace + 'static) -> Arc<dyn Retrace> {
-    Arc::new(way)
 }

@@ -205,8 +205,7 @@ impl<R: Router> MoeLayer<R> {
     ) -> LayerStats<B::Stats> {
         let mut stats = LayerStats::observe(&routing, report, routed);
         let balanced = self.balanced_rows(routed);
-        stats.sequence_balance =
-            balanced.map(|rows| rows.loss(routing.logits, routing.selected));
+        stats.sequence_balance = balanced.map(|rows| rows.loss(routing.logits, routing.selected));
         stats
     }
 

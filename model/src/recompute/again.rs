@@ -58,8 +58,7 @@ where
 
     let device = input.device();
     let nothing = move || Tensor::<1>::zeros([1], &device);
-    let incoming =
-        Arc::new(OutputGradients { hidden: Slot::empty(), loss: Slot::empty() });
+    let incoming = Arc::new(OutputGradients { hidden: Slot::empty(), loss: Slot::empty() });
     // Both outputs stand behind one node, so the backward pass comes there when it has the
     // gradients of both. That node also stands behind a leaf of its own: parameters want their
     // gradients where nothing else before the block is trained.

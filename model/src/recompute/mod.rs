@@ -2,8 +2,8 @@
 //!
 //! A training step needs weights, gradients, and the activations that the backward pass reads.
 //! [`GradientSink`] keeps gradients to one copy; [`Recompute`] says which activations are kept and
-//! which are computed a second time when the backward pass comes to them. Whatever is chosen, losses,
-//! gradients and statistics have the same bits.
+//! which are computed a second time when the backward pass comes to them. Whatever is chosen,
+//! losses, gradients and statistics have the same bits.
 
 mod again;
 mod module;
@@ -35,6 +35,18 @@ pub enum Recompute {
 }
 
 impl Recompute {
+    /// Every mode, from the largest to the smallest.
+    pub const ALL: [Self; 3] = [Self::None, Self::SaveMoe, Self::Block];
+
+    /// The name used in recipes.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Block => "block",
+            Self::SaveMoe => "save_moe",
+        }
+    }
+
     /// What the first pass through a block keeps of its exchanges, if there is a second.
     pub fn keep(self) -> Option<Keep> {
         match self {

@@ -101,15 +101,13 @@ fn tensors(config: &RunConfig) -> (ModelInput, Tensor<1, Int>, Tensor<1>) {
     let len = batch.targets.len();
     let targets = Tensor::from_data(TensorData::new(batch.targets, [len]), &device);
     let shape = [batch.num_rows, batch.seq_len];
-    let input =
-        ModelInput::new(batch.tokens, batch.segment_ids, batch.token_valid, shape, &device);
+    let input = ModelInput::new(batch.tokens, batch.segment_ids, batch.token_valid, shape, &device);
     (input, targets, Tensor::ones([len], &device))
 }
 
 /// Gradients of some passes over the same rows, and the most bytes that they took.
 fn gradients_of(config: &RunConfig, passes: usize, plan: Option<Recompute>) -> (Gradients, usize) {
-    let model =
-        Transformer::new(&config.model, 0, &Device::flex().autodiff()).expect("a model");
+    let model = Transformer::new(&config.model, 0, &Device::flex().autodiff()).expect("a model");
     let (input, targets, weight) = tensors(config);
     let (dispatcher, balancing) = (Local::new(config.model.num_experts), balancing(config));
     let sink = GradientSink::default();
@@ -154,11 +152,7 @@ fn gradients_are_there_once() {
 fn a_block_that_is_computed_again_keeps_its_input_alone() {
     let _turn = turn();
     // Long rows and few experts: activations are most of it.
-    let config = config(&[
-        "model.num_experts=4",
-        "model.max_seq_len=256",
-        "model.num_layers=8",
-    ]);
+    let config = config(&["model.num_experts=4", "model.max_seq_len=256", "model.num_layers=8"]);
     let peak = |recompute| gradients_of(&config, 1, Some(recompute)).1;
     let (none, block, save_moe) =
         (peak(Recompute::None), peak(Recompute::Block), peak(Recompute::SaveMoe));

@@ -4,3 +4,4 @@
 mod capacity;
 mod exit;
 mod golden;
+mod memory_plan;

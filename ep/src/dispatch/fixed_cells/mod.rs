@@ -11,8 +11,8 @@ use fulmar_kernels::pack::{Header, pack_rows};
 use fulmar_kernels::permute::{RowMap, combine_rows, dispatch_rows};
 
 use super::choices::Choices;
-use super::retrace::{Crossing, Keep, Retrace, only, shared};
 use super::frame::Frame;
+use super::retrace::{Crossing, Keep, Retrace, only};
 use super::{Combined, Dispatched, ExpertRows, TokenDispatcher, experts_of};
 use crate::capacity::FixedCellCapacity;
 use crate::demand::Demand;
@@ -38,7 +38,7 @@ pub struct FixedCells {
 /// What [`FixedCells`] remembers between dispatch and combine.
 #[derive(Debug)]
 pub struct FixedCellsHandle {
-    way: FixedCellsWay,
+    way: Arc<FixedCellsWay>,
     report: DispatchReport,
 }
 
@@ -172,14 +172,14 @@ impl TokenDispatcher for FixedCells {
         let (row_of, group_sizes) = arrival_rows(&ids?, &frame, local_experts);
         let num_rows = group_sizes.iter().sum();
         let (bare, report) = (frame.bare(), cells.report(demand, k, wire.clone()));
-        let way = FixedCellsWay {
+        let way = Arc::new(FixedCellsWay {
             sending,
             compact: RowMap::from_rows(behind_headers(&row_of, &frame), 1, num_rows, &device),
             groups: Groups::from_counts(&group_sizes),
             arrived: RowMap::from_rows(row_of, 1, num_rows, &device),
             back: Crossing::exchange(self.route(&bare, wire).reversed(Label::COMBINE), keep),
             returned: RowMap::from_rows(cells.rows(&bare), k, bare.rows(), &device),
-        };
+        });
         Ok(Dispatched { waves: way.take(rows), handle: FixedCellsHandle { way, report } })
     }
 
@@ -192,6 +192,6 @@ impl TokenDispatcher for FixedCells {
         let FixedCellsHandle { way, report } = handle;
         let tokens = way.combine(outputs, weights);
         report.counts.check()?;
-        Ok((Combined { tokens, report }, shared(way)))
+        Ok((Combined { tokens, report }, way))
     }
 }

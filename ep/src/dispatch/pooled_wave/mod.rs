@@ -13,8 +13,8 @@ use fulmar_kernels::pack::{Header, pack_rows};
 use fulmar_kernels::permute::{RowMap, combine_parts, dispatch_rows};
 
 use super::choices::Choices;
-use super::retrace::{Crossing, Keep, Retrace, shared};
 use super::frame::Frame;
+use super::retrace::{Crossing, Keep, Retrace};
 use super::{Combined, Dispatched, ExpertRows, NONE, TokenDispatcher, experts_of};
 use crate::capacity::PooledWaveCapacity;
 use crate::demand::Demand;
@@ -263,6 +263,6 @@ impl TokenDispatcher for PooledWave {
         report.counts.check()?;
         let map = RowMap::from_rows(row_of, k, returned.len() * frame.rows(), &device);
         let tokens = combine_parts(returned, weights, &map);
-        Ok((Combined { tokens, report }, shared(PooledWaveWay { waves, returned: map })))
+        Ok((Combined { tokens, report }, Arc::new(PooledWaveWay { waves, returned: map })))
     }
 }

@@ -10,7 +10,7 @@ use fulmar_kernels::grouped_swiglu::Groups;
 use fulmar_kernels::permute::{RowMap, combine_rows, dispatch_rows};
 
 use super::choices::Choices;
-use super::retrace::{Crossing, Keep, Retrace, only, shared};
+use super::retrace::{Crossing, Keep, Retrace, only};
 use super::send_order::SendOrder;
 use super::{Combined, Dispatched, ExpertRows, TokenDispatcher, experts_of};
 use crate::capacity::{RaggedCapacity, ragged_dropless_factor};
@@ -38,7 +38,7 @@ pub struct Ragged {
 /// What [`Ragged`] remembers between dispatch and combine.
 #[derive(Debug)]
 pub struct RaggedHandle {
-    way: RaggedWay,
+    way: Arc<RaggedWay>,
     report: DispatchReport,
 }
 
@@ -167,13 +167,13 @@ impl TokenDispatcher for Ragged {
         let sent = RowMap::from_rows(order.row_of, k, num_sent, &device);
         let (row_of, group_sizes) = arrival_rows(&acceptance.accepted, self.local_experts());
         let num_arrived = row_of.len();
-        let way = RaggedWay {
+        let way = Arc::new(RaggedWay {
             sent,
             over: Crossing::exchange(route.clone(), keep),
             arrived: RowMap::from_rows(row_of, 1, num_arrived, &device),
             groups: Groups::from_counts(&group_sizes),
             back: Crossing::exchange(route.reversed(Label::COMBINE), keep),
-        };
+        });
         Ok(Dispatched { waves: way.dispatch(tokens), handle: RaggedHandle { way, report } })
     }
 
@@ -186,6 +186,6 @@ impl TokenDispatcher for Ragged {
         let RaggedHandle { way, report } = handle;
         let tokens = way.combine(outputs, weights);
         report.counts.check()?;
-        Ok((Combined { tokens, report }, shared(way)))
+        Ok((Combined { tokens, report }, way))
     }
 }

@@ -10,7 +10,7 @@ use fulmar_kernels::grouped_swiglu::Groups;
 use fulmar_kernels::permute::{RowMap, combine_rows, dispatch_rows};
 
 use super::choices::Choices;
-use super::retrace::{Crossing, Keep, Retrace, only, shared};
+use super::retrace::{Crossing, Keep, Retrace, only};
 use super::{Combined, Dispatched, ExpertRows, TokenDispatcher, experts_of};
 use crate::capacity::ring_limit;
 use crate::demand::Demand;
@@ -36,7 +36,7 @@ pub struct Ring {
 /// What [`Ring`] remembers between dispatch and combine.
 #[derive(Debug)]
 pub struct RingHandle {
-    way: RingWay,
+    way: Arc<RingWay>,
     report: DispatchReport,
 }
 
@@ -156,13 +156,13 @@ impl TokenDispatcher for Ring {
         };
         let (row_of, group_sizes) = plan.local_rows(&everyone, self.local_experts());
         let of_weights = Route { label: Label::WEIGHTS, payload: Payload::F32, ..route.clone() };
-        let way = RingWay {
+        let way = Arc::new(RingWay {
             tokens: Crossing::gather(route.clone(), keep),
             map: RowMap::from_rows(row_of, k, group_sizes.iter().sum(), &device),
             groups: Groups::from_counts(&group_sizes),
             weights: Crossing::gather(of_weights, keep),
             sums: Crossing::scatter(route.reversed(Label::COMBINE), keep),
-        };
+        });
         Ok(Dispatched { waves: way.dispatch(tokens), handle: RingHandle { way, report } })
     }
 
@@ -175,6 +175,6 @@ impl TokenDispatcher for Ring {
         let RingHandle { way, report } = handle;
         let tokens = way.combine(outputs, weights);
         report.counts.check()?;
-        Ok((Combined { tokens, report }, shared(way)))
+        Ok((Combined { tokens, report }, way))
     }
 }
