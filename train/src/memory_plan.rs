@@ -160,9 +160,9 @@ impl Sizes {
             block: model.block_words(tokens, &way),
             ends: tokens * (2 * model.norm_words() + d),
             statistics: layers * margins,
-            // The head's gradient in blocks, then as a matrix; hidden rows with a weight, and
-            // their gradients.
-            loss: loss_kept + vocabulary + 2 * tokens * d + logits,
+            // Hidden rows with a weight, their gradients and the head's, first beside logits and
+            // then beside what is kept of them.
+            loss: 2 * tokens * d + vocabulary + logits.max(loss_kept),
             loss_kept,
             exchange: way.buffer_words,
             waves: way.expert_rows / way.wave_rows.max(1),
