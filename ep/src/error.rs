@@ -79,6 +79,12 @@ pub enum EpError {
         /// How many.
         dropped: u64,
     },
+    /// A dispatcher whose ways cannot be taken again, in a pass that needs it.
+    #[error(
+        "this dispatcher cannot take a way twice, which computing a block again needs; implement \
+         `dispatch_keeping` and `combine_keeping` of `TokenDispatcher`, or keep all activations"
+    )]
+    NoRetrace,
     /// Ranks that cannot be laid out so.
     #[error(
         "{} replicas of {} shards, rows over {}: needed {needed}",

@@ -17,7 +17,9 @@ pub use config::DispatchConfig;
 pub use counts::DispatchCounts;
 pub use demand::Demand;
 pub use dispatch::local::Local;
-pub use dispatch::{Combined, Dispatched, Dispatcher, ExpertRows, TokenDispatcher};
+pub use dispatch::{
+    Combined, Dispatched, Dispatcher, ExpertRows, Keep, Retrace, TokenDispatcher, WaySize,
+};
 pub use error::EpError;
 pub use exchange::Payload;
 pub use report::{DispatchReport, WireBytes, WireCounter};

@@ -31,5 +31,6 @@ pub mod sequence_balance;
 pub mod short_conv;
 pub mod silu;
 pub mod top_k;
+pub mod with_backward;
 
 pub use error::KernelError;

@@ -2,15 +2,16 @@
 
 use burn::module::Module;
 use burn::tensor::{Int, Tensor};
-use fulmar_ep::{EpError, TokenDispatcher};
+use fulmar_ep::{EpError, Keep, TokenDispatcher};
 
 use crate::attention::Attention;
 use crate::config::{ConvSite, ModelConfig};
 use crate::init::Initializer;
 use crate::moe::balance::Balancing;
 use crate::moe::router::{Router, SigmoidRouter};
-use crate::moe::{LayerStats, MoeLayer, Routed};
+use crate::moe::{LayerStats, MoeDecision, MoeLayer, Routed};
 use crate::norm::GatedRmsNorm;
+use crate::recompute::{BackwardPlan, Outputs, computed_again};
 use crate::role::{RoleTable, Roles, join};
 use crate::short_conv::ShortConv;
 
@@ -69,6 +70,58 @@ impl<R: Router> Block<R> {
         self.mix(self.attend(x, segment_ids), segment_ids, routed)
     }
 
+    /// As [`forward`](Self::forward), for a backward pass by `plan`.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward), and if the block is to be computed again with a dispatcher
+    /// whose ways cannot be taken again.
+    pub fn forward_by<D: TokenDispatcher, B: Balancing>(
+        &self,
+        plan: &BackwardPlan<'_>,
+        x: Tensor<3>,
+        segment_ids: &Tensor<2, Int>,
+        routed: &Routed<'_, D, B>,
+    ) -> Result<(Tensor<3>, LayerStats<B::Stats>), EpError> {
+        let Some(keep) = plan.recompute.keep() else {
+            return plan.gradients.tapped(self, &x).forward(x, segment_ids, routed);
+        };
+        let first = |block: &Self, x| {
+            let (hidden, mut stats, decision) =
+                block.forward_keeping(x, segment_ids, routed, keep)?;
+            let outputs = Outputs { hidden, loss: stats.sequence_balance.take() };
+            let segment_ids = segment_ids.clone();
+            let again = move |block: &Self, x| block.forward_again(x, &segment_ids, &decision);
+            Ok::<_, EpError>((outputs, stats, again))
+        };
+        let (outputs, mut stats) = computed_again(self, x, plan.gradients, first)?;
+        stats.sequence_balance = outputs.loss;
+        Ok((outputs.hidden, stats))
+    }
+
+    fn forward_keeping<D: TokenDispatcher, B: Balancing>(
+        &self,
+        x: Tensor<3>,
+        segment_ids: &Tensor<2, Int>,
+        routed: &Routed<'_, D, B>,
+        keep: Keep,
+    ) -> Result<(Tensor<3>, LayerStats<B::Stats>, MoeDecision), EpError> {
+        let x = self.attend(x, segment_ids);
+        let (mixed, stats, decision) =
+            self.moe.forward_keeping(self.router_input(&x), routed, keep)?;
+        Ok((self.mixed_into(x, mixed, segment_ids), stats, decision))
+    }
+
+    fn forward_again(
+        &self,
+        x: Tensor<3>,
+        segment_ids: &Tensor<2, Int>,
+        decision: &MoeDecision,
+    ) -> Outputs {
+        let x = self.attend(x, segment_ids);
+        let (mixed, loss) = self.moe.forward_again(self.router_input(&x), decision);
+        Outputs { hidden: self.mixed_into(x, mixed, segment_ids), loss }
+    }
+
     /// The first half: `x + conv(attention(norm(x)))`.
     pub fn attend(&self, x: Tensor<3>, segment_ids: &Tensor<2, Int>) -> Tensor<3> {
         let dims = x.dims();
@@ -92,10 +145,18 @@ impl<R: Router> Block<R> {
         segment_ids: &Tensor<2, Int>,
         routed: &Routed<'_, D, B>,
     ) -> Result<(Tensor<3>, LayerStats<B::Stats>), EpError> {
-        let dims = x.dims();
         let (mixed, stats) = self.moe.forward(self.router_input(&x), routed)?;
-        let x = x + convolved(mixed.reshape(dims), &self.moe_conv, segment_ids);
-        Ok((x, stats))
+        Ok((self.mixed_into(x, mixed, segment_ids), stats))
+    }
+
+    fn mixed_into(
+        &self,
+        x: Tensor<3>,
+        mixed: Tensor<2>,
+        segment_ids: &Tensor<2, Int>,
+    ) -> Tensor<3> {
+        let dims = x.dims();
+        x + convolved(mixed.reshape(dims), &self.moe_conv, segment_ids)
     }
 }
 

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod activations;
 pub mod config;
 pub mod flops;
 pub mod params;
@@ -10,6 +11,7 @@ pub mod block;
 pub mod init;
 pub mod moe;
 pub mod norm;
+pub mod recompute;
 pub mod role;
 pub mod short_conv;
 pub mod transformer;
@@ -21,5 +23,6 @@ pub use config::ModelConfig;
 pub use error::ModelError;
 pub use init::Initializer;
 pub use preset::Preset;
+pub use recompute::{BackwardPlan, GradientSink, Recompute};
 pub use role::{Role, RoleTable};
 pub use transformer::{ModelInput, Transformer};

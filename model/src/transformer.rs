@@ -15,6 +15,7 @@ use crate::moe::balance::Balancing;
 use crate::moe::router::{Router, SigmoidRouter};
 use crate::moe::{LayerStats, Routed};
 use crate::norm::GatedRmsNorm;
+use crate::recompute::BackwardPlan;
 use crate::role::{Role, RoleTable, Roles, join};
 
 /// A matrix that reads or writes tokens.
@@ -153,20 +154,38 @@ impl<R: Router> Transformer<R> {
         dispatcher: &D,
         balancing: Option<&B>,
     ) -> Result<ForwardOutput<B::Stats>, ModelError> {
+        self.forward_by(None, input, dispatcher, balancing)
+    }
+
+    /// As [`forward`](Self::forward), for a backward pass by `plan`, whose sink then has the
+    /// gradients of all parameters but those that [`loss_by`](Self::loss_by) brings.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward).
+    pub fn forward_by<D: TokenDispatcher, B: Balancing>(
+        &self,
+        plan: Option<&BackwardPlan<'_>>,
+        input: &ModelInput,
+        dispatcher: &D,
+        balancing: Option<&B>,
+    ) -> Result<ForwardOutput<B::Stats>, ModelError> {
         let [b, s] = input.tokens.dims();
         let demand = dispatcher.demand(&input.token_valid).map_err(ModelError::Demand)?;
         let routed = Routed { dispatcher, balancing, demand: &demand, seq_len: s };
-        let mut x = self.embed(&input.tokens);
+        let mut x = self.embed(&input.tokens, plan);
         let mut stats = Vec::with_capacity(self.layers.len());
         for (layer, block) in self.layers.iter().enumerate() {
-            let (out, layer_stats) = block
-                .forward(x, &input.segment_ids, &routed)
-                .map_err(|source| ModelError::Dispatch { layer, source })?;
+            let out = match plan {
+                Some(plan) => block.forward_by(plan, x, &input.segment_ids, &routed),
+                None => block.forward(x, &input.segment_ids, &routed),
+            };
+            let (out, layer_stats) =
+                out.map_err(|source| ModelError::Dispatch { layer, source })?;
             x = out;
             stats.push(layer_stats);
         }
         let d = x.dims()[2];
-        let hidden = self.final_norm.forward(x.reshape([b * s, d]));
+        let hidden = normed(&self.final_norm, x.reshape([b * s, d]), plan);
         let of_layers = stats.iter_mut().filter_map(|layer| layer.sequence_balance.take());
         let sequence_balance = of_layers.reduce(|sum, of_layer| sum + of_layer);
         Ok(ForwardOutput { hidden, layers: stats, sequence_balance })
@@ -185,7 +204,7 @@ impl<R: Router> Transformer<R> {
         let demand = dispatcher.demand(&input.token_valid).map_err(ModelError::Demand)?;
         let [_, seq_len] = input.tokens.dims();
         let routed = Routed { dispatcher, balancing, demand: &demand, seq_len };
-        let mut x = self.embed(&input.tokens);
+        let mut x = self.embed(&input.tokens, None);
         let mut inputs = Vec::with_capacity(self.layers.len());
         for (layer, block) in self.layers.iter().enumerate() {
             let attended = block.attend(x, &input.segment_ids);
@@ -212,6 +231,19 @@ impl<R: Router> Transformer<R> {
         cross_entropy(hidden, self.head.weight.val(), targets, weight, z_loss)
     }
 
+    /// As [`loss`](Self::loss), with the head's gradient to the sink of `plan`.
+    pub fn loss_by(
+        &self,
+        plan: &BackwardPlan<'_>,
+        hidden: Tensor<2>,
+        targets: Tensor<1, Int>,
+        weight: Tensor<1>,
+        z_loss: f64,
+    ) -> CrossEntropy {
+        let head = plan.gradients.tap(&self.head.weight, &hidden);
+        cross_entropy(hidden, head, targets, weight, z_loss)
+    }
+
     /// Nats of every target `[t]`, for evaluation.
     pub fn token_losses(&self, hidden: Tensor<2>, targets: Tensor<1, Int>) -> TokenLosses {
         token_losses(hidden, self.head.weight.val(), targets)
@@ -226,11 +258,24 @@ impl<R: Router> Transformer<R> {
         self
     }
 
-    fn embed(&self, tokens: &Tensor<2, Int>) -> Tensor<3> {
+    fn embed(&self, tokens: &Tensor<2, Int>, plan: Option<&BackwardPlan<'_>>) -> Tensor<3> {
         let [b, s] = tokens.dims();
-        let rows = self.embedding.weight.val().select(0, tokens.clone().reshape([b * s]));
+        let mut embedding = self.embedding.weight.val();
+        if let Some(plan) = plan {
+            // Nothing came before it.
+            let untracked = embedding.inner();
+            embedding = plan.gradients.tap(&self.embedding.weight, &untracked);
+        }
+        let rows = embedding.select(0, tokens.clone().reshape([b * s]));
         let d = rows.dims()[1];
-        self.embedding_norm.forward(rows).reshape([b, s, d])
+        normed(&self.embedding_norm, rows, plan).reshape([b, s, d])
+    }
+}
+
+fn normed(norm: &GatedRmsNorm, x: Tensor<2>, plan: Option<&BackwardPlan<'_>>) -> Tensor<2> {
+    match plan {
+        Some(plan) => plan.gradients.tapped(norm, &x).forward(x),
+        None => norm.forward(x),
     }
 }
 

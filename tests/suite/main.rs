@@ -18,5 +18,6 @@ mod ranks_failure;
 mod ranks_recipes;
 mod ranks_runs;
 mod recipes;
+mod recompute;
 mod sequence_balance;
 mod soak;

@@ -7,7 +7,7 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use fulmar::data::Batch;
 use fulmar::ep::transport::{WorldError, run_world};
 use fulmar::ep::{DispatchConfig, Dispatcher, Layout, Payload, TokenDispatcher, World};
-use fulmar::model::{ModelInput, weights};
+use fulmar::model::{BackwardPlan, GradientSink, ModelInput, Recompute, weights};
 use fulmar::prelude::QuantileBalancing;
 use fulmar::train::optim::Gradients;
 use fulmar::train::state::{self, TrainState};
@@ -225,22 +225,44 @@ impl<'a> Rank<'a> {
     /// Loss and gradients of a batch over all ranks, without an update; the pending balance is in
     /// force. Not by way of `TrainState::step`, which keeps its gradients to itself.
     pub(crate) fn gradients(&self, batch: &Batch) -> Result<Found, TrainError> {
+        self.gradients_by(None, batch)
+    }
+
+    /// As [`gradients`](Self::gradients), by way of a sink and with blocks computed again if
+    /// `recompute` is given.
+    pub(crate) fn gradients_by(
+        &self,
+        recompute: Option<Recompute>,
+        batch: &Batch,
+    ) -> Result<Found, TrainError> {
         let model = self.state.evaluation_model(&self.balancing);
         let scored = batch.num_scored() as f64;
         let (mut gradients, mut loss) = (Gradients::default(), 0.0);
+        let sink = GradientSink::default();
+        let plan = recompute.map(|recompute| BackwardPlan { recompute, gradients: &sink });
         for rows in self.micro_batches(batch) {
-            let output =
-                model.forward(&self.input(&rows), &self.dispatcher, Some(&self.balancing))?;
+            let input = self.input(&rows);
+            let balancing = Some(&self.balancing);
+            let output = model.forward_by(plan.as_ref(), &input, &self.dispatcher, balancing)?;
             let len = rows.targets.len();
             let targets = TensorData::new(rows.targets, [len]);
             let targets: Tensor<1, Int> = Tensor::from_data(targets, &self.device);
             let weight = TensorData::new(rows.loss_weight, [len]);
             let weight: Tensor<1> = Tensor::from_data(weight, &self.device);
             let z_loss = self.config.model.z_loss;
-            let total = model.loss(output.hidden, targets, weight, z_loss).total.div_scalar(scored);
+            let loss_of_rows = match &plan {
+                Some(plan) => model.loss_by(plan, output.hidden, targets, weight, z_loss),
+                None => model.loss(output.hidden, targets, weight, z_loss),
+            };
+            let mut total = loss_of_rows.total.div_scalar(scored);
             loss += f64::from(total.clone().inner().into_scalar::<f32>());
+            if let Some(balance) = output.sequence_balance {
+                let weight = self.config.model.sequence_balance_loss / batch.num_rows as f64;
+                total = balance.sum().mul_scalar(weight) + total;
+            }
             gradients.add(&model, total.backward());
         }
+        gradients.add_from(&model, &sink);
         let table = self.state.optimizer.table();
         let gradients = gradients.over_ranks(table, self.world)?;
         let norm = gradients.norm_over_ranks(table, self.world)?;

@@ -8,7 +8,7 @@ use fulmar_ep::{TokenDispatcher, World};
 use fulmar_model::moe::LayerStats;
 use fulmar_model::moe::balance::Balancing;
 use fulmar_model::moe::quantile::{MarginStats, QuantileBalancing};
-use fulmar_model::{ModelError, ModelInput, Transformer};
+use fulmar_model::{BackwardPlan, GradientSink, ModelError, ModelInput, Transformer};
 
 use crate::layer_report::LayerReport;
 use crate::optim::Gradients;
@@ -36,16 +36,16 @@ pub(crate) fn accumulate<D: TokenDispatcher>(
 ) -> Result<Sums, ModelError> {
     let scored = batch.num_scored() as f64;
     let mut sums = Sums { cross_entropy: 0.0, z: 0.0, sequence_balance: None, layers: Vec::new() };
+    let sink = GradientSink::default();
+    let plan = BackwardPlan { recompute: context.recompute, gradients: &sink };
     let rows = own_rows(batch.num_rows, context.world);
     for start in rows.clone().step_by(context.micro_rows) {
         let micro = batch.rows(start..rows.end.min(start + context.micro_rows));
-        let output = model.forward(
-            &input(&micro, context.device),
-            context.dispatcher,
-            Some(context.balancing),
-        )?;
+        let input = input(&micro, context.device);
+        let output =
+            model.forward_by(Some(&plan), &input, context.dispatcher, Some(context.balancing))?;
         let (targets, weight) = targets(&micro, context.device);
-        let loss = model.loss(output.hidden, targets, weight, context.z_loss);
+        let loss = model.loss_by(&plan, output.hidden, targets, weight, context.z_loss);
         // Scored positions and rows of the whole step: micro-batches and ranks add up to its means.
         let mut objective = loss.total.div_scalar(scored);
         if let Some(of_rows) = output.sequence_balance {
@@ -53,13 +53,16 @@ pub(crate) fn accumulate<D: TokenDispatcher>(
             let weight = context.sequence_balance_loss / batch.num_rows as f64;
             let value = f64::from(sum.clone().into_scalar::<f32>());
             sums.sequence_balance = Some(sums.sequence_balance.unwrap_or(0.0) + value);
-            objective = objective + sum.mul_scalar(weight);
+            // In this order blocks that are computed again have the bits of others
+            // (`computed_again`).
+            objective = sum.mul_scalar(weight) + objective;
         }
-        gradients.add(model, objective.backward());
+        objective.backward();
         sums.cross_entropy += f64::from(loss.cross_entropy_sum.into_scalar::<f32>());
         sums.z += f64::from(loss.z_sum.into_scalar::<f32>());
         sums.merge(output.layers, context.balancing);
     }
+    gradients.add_from(model, &sink);
     Ok(sums)
 }
 

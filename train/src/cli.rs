@@ -28,7 +28,7 @@ pub enum Command {
     /// Train a recipe to its end, or to --steps.
     #[command(after_help = "Example: train run mini.toml --set seed=7 --steps 50 --out runs/seven")]
     Run(RunArgs),
-    /// Say what a recipe amounts to, without running it: counts, FLOPs by part, steps, rates.
+    /// Say what a recipe amounts to, without running it: counts, FLOPs by part, steps, rates, memory.
     #[command(after_help = "Example: train plan examples/recipes/d768.toml --json")]
     Plan(PlanArgs),
     /// Say what each exchange rule would drop, hold and send, by replaying choices of experts.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use fulmar_data::{DEFAULT_BLOCK_ROWS, DocumentMarks, Stage};
-use fulmar_model::ModelConfig;
+use fulmar_model::{ModelConfig, Recompute};
 use serde::{Deserialize, Serialize};
 
 use crate::error::TrainError;
@@ -36,6 +36,9 @@ pub struct RunConfig {
     /// How ranks share the work.
     #[serde(default)]
     pub parallel: ParallelConfig,
+    /// What memory is given for.
+    #[serde(default)]
+    pub memory: MemoryConfig,
     /// When and how the held-out text is evaluated.
     #[serde(default)]
     pub evaluation: EvaluationConfig,
@@ -60,6 +63,14 @@ pub struct BatchConfig {
     /// when absent.
     #[serde(default)]
     pub micro_rows: Option<u64>,
+}
+
+/// What memory is given for. No setting changes a bit of what a run computes.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct MemoryConfig {
+    /// Activations that the backward pass computes again: `none`, `block` or `save_moe`.
+    pub recompute: Recompute,
 }
 
 /// What is read (SPEC section 5). Without sources, the corpus that ships with the project.

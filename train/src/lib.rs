@@ -18,6 +18,7 @@ mod compare_weights;
 pub mod device;
 pub mod doctor;
 pub mod launch;
+pub mod memory_plan;
 pub mod plan;
 pub mod plot;
 pub mod report;

@@ -6,6 +6,7 @@ use fulmar_model::flops::{ForwardFlops, TRAINING_FACTOR};
 use serde::Serialize;
 
 use crate::config::RunConfig;
+use crate::memory_plan::MemoryPlan;
 use crate::optim::Peaks;
 
 /// The figures of a run that follow from its recipe alone.
@@ -35,6 +36,8 @@ pub struct Plan {
     pub total_tokens: u64,
     /// Peak rates, second decay and epsilon.
     pub peaks: Peaks,
+    /// Bytes of a rank.
+    pub memory: MemoryPlan,
 }
 
 impl Plan {
@@ -55,6 +58,7 @@ impl Plan {
             tokens_per_step: per_step,
             total_tokens: config.total_tokens(),
             peaks: config.peaks(),
+            memory: MemoryPlan::new(config),
         }
     }
 
@@ -91,7 +95,8 @@ impl fmt::Display for Plan {
         writeln!(f, "  peak rate, muonh adamh {:>22.6}", self.peaks.lr_muonh)?;
         writeln!(f, "  peak rate, adam        {:>22.6}", self.peaks.lr_adam)?;
         writeln!(f, "  beta2                  {:>22.6}", self.peaks.beta2)?;
-        writeln!(f, "  epsilon                {:>22.3e}", self.peaks.epsilon)
+        writeln!(f, "  epsilon                {:>22.3e}", self.peaks.epsilon)?;
+        self.memory.fmt(f)
     }
 }
 

@@ -8,7 +8,7 @@ use fulmar_ep::{EpError, TokenDispatcher, World};
 use fulmar_model::moe::balance::Balancing;
 use fulmar_model::moe::quantile::{MarginStats, QuantileBalancing};
 use fulmar_model::moe::router::Router as _;
-use fulmar_model::{ModelError, Transformer};
+use fulmar_model::{ModelError, Recompute, Transformer};
 
 use crate::accumulate::{Sums, accumulate};
 use crate::config::RunConfig;
@@ -32,6 +32,8 @@ pub struct StepContext<'a, D> {
     pub sequence_balance_loss: f64,
     /// Rows of one forward pass of this rank.
     pub micro_rows: usize,
+    /// What the backward pass computes again.
+    pub recompute: Recompute,
     /// The device of the model.
     pub device: &'a Device,
 }
@@ -52,6 +54,7 @@ impl<'a, D> StepContext<'a, D> {
             z_loss: config.model.z_loss,
             sequence_balance_loss: config.model.sequence_balance_loss,
             micro_rows: config.micro_rows() as usize,
+            recompute: config.memory.recompute,
             device,
         }
     }

@@ -18,23 +18,22 @@
 
 mod copies;
 mod layer;
-mod memory;
 mod table;
 
 use std::time::{Duration, Instant};
 
 use fulmar_ep::transport::{Group, run_world};
 use fulmar_ep::{DispatchReport, EpError};
+use fulmar_tests::memory::{self, Counting};
 use mimalloc::MiMalloc;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use copies::Copies;
 use layer::{Layer, Rule};
-use memory::Counting;
 use table::{Line, print};
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting(MiMalloc);
+static ALLOCATOR: Counting<MiMalloc> = Counting(MiMalloc);
 
 const RANKS: usize = 4;
 /// Of each rank.

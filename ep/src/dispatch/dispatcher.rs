@@ -1,6 +1,7 @@
 //! The exchange that a recipe names.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use burn::tensor::{Int, Tensor};
 
@@ -9,7 +10,7 @@ use super::local::{Local, LocalHandle};
 use super::pooled_wave::{PooledWave, PooledWaveHandle};
 use super::ragged::{Ragged, RaggedHandle};
 use super::ring::{Ring, RingHandle};
-use super::{Combined, Dispatched, TokenDispatcher};
+use super::{Combined, Dispatched, Keep, Retrace, TokenDispatcher};
 use crate::config::DispatchConfig;
 use crate::demand::Demand;
 use crate::error::EpError;
@@ -120,18 +121,7 @@ impl TokenDispatcher for Dispatcher {
         selected: Tensor<2, Int>,
         demand: &Demand,
     ) -> Result<Dispatched<DispatcherHandle>, EpError> {
-        use DispatcherHandle as Handle;
-        Ok(match self {
-            Self::Local(inner) => wrap(inner.dispatch(tokens, selected, demand)?, Handle::Local),
-            Self::PooledWave(inner) => {
-                wrap(inner.dispatch(tokens, selected, demand)?, Handle::PooledWave)
-            }
-            Self::Ragged(inner) => wrap(inner.dispatch(tokens, selected, demand)?, Handle::Ragged),
-            Self::FixedCells(inner) => {
-                wrap(inner.dispatch(tokens, selected, demand)?, Handle::FixedCells)
-            }
-            Self::Ring(inner) => wrap(inner.dispatch(tokens, selected, demand)?, Handle::Ring),
-        })
+        self.dispatch_keeping(tokens, selected, demand, Keep::Decisions)
     }
 
     fn combine(
@@ -140,19 +130,54 @@ impl TokenDispatcher for Dispatcher {
         weights: Tensor<2>,
         handle: DispatcherHandle,
     ) -> Result<Combined, EpError> {
+        Ok(self.combine_keeping(outputs, weights, handle)?.0)
+    }
+
+    fn dispatch_keeping(
+        &self,
+        tokens: Tensor<2>,
+        selected: Tensor<2, Int>,
+        demand: &Demand,
+        keep: Keep,
+    ) -> Result<Dispatched<DispatcherHandle>, EpError> {
+        use DispatcherHandle as Handle;
+        macro_rules! dispatch {
+            ($inner:ident, $handle:expr) => {
+                wrap($inner.dispatch_keeping(tokens, selected, demand, keep)?, $handle)
+            };
+        }
+        Ok(match self {
+            Self::Local(inner) => dispatch!(inner, Handle::Local),
+            Self::PooledWave(inner) => dispatch!(inner, Handle::PooledWave),
+            Self::Ragged(inner) => dispatch!(inner, Handle::Ragged),
+            Self::FixedCells(inner) => dispatch!(inner, Handle::FixedCells),
+            Self::Ring(inner) => dispatch!(inner, Handle::Ring),
+        })
+    }
+
+    fn combine_keeping(
+        &self,
+        outputs: Vec<Tensor<2>>,
+        weights: Tensor<2>,
+        handle: DispatcherHandle,
+    ) -> Result<(Combined, Arc<dyn Retrace>), EpError> {
         use DispatcherHandle as Handle;
         match (self, handle) {
-            (Self::Local(inner), Handle::Local(handle)) => inner.combine(outputs, weights, handle),
+            (Self::Local(inner), Handle::Local(handle)) => {
+                inner.combine_keeping(outputs, weights, handle)
+            }
             (Self::PooledWave(inner), Handle::PooledWave(handle)) => {
-                inner.combine(outputs, weights, handle)
+                inner.combine_keeping(outputs, weights, handle)
             }
             (Self::Ragged(inner), Handle::Ragged(handle)) => {
-                inner.combine(outputs, weights, handle)
+                inner.combine_keeping(outputs, weights, handle)
             }
             (Self::FixedCells(inner), Handle::FixedCells(handle)) => {
-                inner.combine(outputs, weights, handle)
+                inner.combine_keeping(outputs, weights, handle)
             }
-            (Self::Ring(inner), Handle::Ring(handle)) => inner.combine(outputs, weights, handle),
+            (Self::Ring(inner), Handle::Ring(handle)) => {
+                inner.combine_keeping(outputs, weights, handle)
+            }
             _ => panic!("a handle goes back to the dispatcher that made it"),
         }
     }

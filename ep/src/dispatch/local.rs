@@ -1,12 +1,14 @@
 //! One shard that holds every expert: no transport, no drops.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use burn::tensor::{Int, Tensor};
 use fulmar_kernels::grouped_swiglu::Groups;
 use fulmar_kernels::permute::{RowMap, combine_rows, dispatch_rows};
 
 use super::choices::Choices;
+use super::retrace::{Keep, Retrace, only};
 use super::send_order::SendOrder;
 use super::{Combined, Dispatched, ExpertRows, TokenDispatcher};
 use crate::demand::Demand;
@@ -24,8 +26,26 @@ pub struct Local {
 /// What [`Local`] remembers between dispatch and combine.
 #[derive(Debug)]
 pub struct LocalHandle {
-    map: RowMap,
+    way: Arc<LocalWay>,
     report: DispatchReport,
+}
+
+/// Rows sorted by expert.
+#[derive(Debug)]
+struct LocalWay {
+    map: RowMap,
+    groups: Groups,
+}
+
+impl Retrace for LocalWay {
+    fn dispatch(&self, tokens: Tensor<2>) -> Vec<ExpertRows> {
+        let rows = dispatch_rows(tokens, &self.map);
+        vec![ExpertRows { rows, groups: self.groups.clone() }]
+    }
+
+    fn combine(&self, outputs: Vec<Tensor<2>>, weights: Tensor<2>) -> Tensor<2> {
+        combine_rows(only(outputs), weights, &self.map)
+    }
 }
 
 impl Local {
@@ -52,15 +72,7 @@ impl TokenDispatcher for Local {
         selected: Tensor<2, Int>,
         demand: &Demand,
     ) -> Result<Dispatched<LocalHandle>, EpError> {
-        let ([num_tokens, k], device) = (selected.dims(), selected.device());
-        let choices = Choices::read(selected, demand, self.num_experts)?;
-        let group_sizes = choices.by_expert(self.num_experts);
-        let order = SendOrder::new(&choices, num_tokens * k, &group_sizes);
-        let report = order.report(demand, k, Default::default());
-        let map = RowMap::from_rows(order.row_of, k, choices.assignments.len(), &device);
-        let rows = dispatch_rows(tokens, &map);
-        let wave = ExpertRows { rows, groups: Groups::from_counts(&group_sizes) };
-        Ok(Dispatched { waves: vec![wave], handle: LocalHandle { map, report } })
+        self.dispatch_keeping(tokens, selected, demand, Keep::Decisions)
     }
 
     fn combine(
@@ -69,11 +81,36 @@ impl TokenDispatcher for Local {
         weights: Tensor<2>,
         handle: LocalHandle,
     ) -> Result<Combined, EpError> {
-        let [rows]: [Tensor<2>; 1] =
-            outputs.try_into().expect("a local dispatch has one wave, so one output");
-        let tokens = combine_rows(rows, weights, &handle.map);
-        handle.report.counts.check()?;
-        Ok(Combined { tokens, report: handle.report })
+        Ok(self.combine_keeping(outputs, weights, handle)?.0)
+    }
+
+    fn dispatch_keeping(
+        &self,
+        tokens: Tensor<2>,
+        selected: Tensor<2, Int>,
+        demand: &Demand,
+        _: Keep,
+    ) -> Result<Dispatched<LocalHandle>, EpError> {
+        let ([num_tokens, k], device) = (selected.dims(), selected.device());
+        let choices = Choices::read(selected, demand, self.num_experts)?;
+        let group_sizes = choices.by_expert(self.num_experts);
+        let order = SendOrder::new(&choices, num_tokens * k, &group_sizes);
+        let report = order.report(demand, k, Default::default());
+        let map = RowMap::from_rows(order.row_of, k, choices.assignments.len(), &device);
+        let way = Arc::new(LocalWay { map, groups: Groups::from_counts(&group_sizes) });
+        Ok(Dispatched { waves: way.dispatch(tokens), handle: LocalHandle { way, report } })
+    }
+
+    fn combine_keeping(
+        &self,
+        outputs: Vec<Tensor<2>>,
+        weights: Tensor<2>,
+        handle: LocalHandle,
+    ) -> Result<(Combined, Arc<dyn Retrace>), EpError> {
+        let LocalHandle { way, report } = handle;
+        let tokens = way.combine(outputs, weights);
+        report.counts.check()?;
+        Ok((Combined { tokens, report }, way))
     }
 }
 

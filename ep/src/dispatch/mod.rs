@@ -7,10 +7,13 @@ mod frame;
 pub mod local;
 pub mod pooled_wave;
 pub mod ragged;
+mod retrace;
 pub mod ring;
 mod send_order;
+mod size;
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use burn::tensor::{Int, Tensor};
 use fulmar_kernels::grouped_swiglu::Groups;
@@ -22,6 +25,8 @@ use crate::report::DispatchReport;
 use crate::transport::Group;
 
 pub use dispatcher::{Dispatcher, DispatcherHandle};
+pub use retrace::{Keep, Retrace};
+pub use size::WaySize;
 
 /// No row, no assignment.
 const NONE: i32 = RowMap::NONE;
@@ -86,6 +91,40 @@ pub trait TokenDispatcher: Send + Sync {
         weights: Tensor<2>,
         handle: Self::Handle,
     ) -> Result<Combined, EpError>;
+
+    /// As [`dispatch`](Self::dispatch), of a pass whose way will be taken again. The dispatchers
+    /// here can; one that does not say so cannot.
+    ///
+    /// # Errors
+    /// As [`dispatch`](Self::dispatch), and [`EpError::NoRetrace`].
+    ///
+    /// # Panics
+    /// As [`dispatch`](Self::dispatch).
+    fn dispatch_keeping(
+        &self,
+        _tokens: Tensor<2>,
+        _selected: Tensor<2, Int>,
+        _demand: &Demand,
+        _keep: Keep,
+    ) -> Result<Dispatched<Self::Handle>, EpError> {
+        Err(EpError::NoRetrace)
+    }
+
+    /// As [`combine`](Self::combine), with the way that the rows of this pass took.
+    ///
+    /// # Errors
+    /// As [`combine`](Self::combine), and [`EpError::NoRetrace`].
+    ///
+    /// # Panics
+    /// As [`dispatch`](Self::dispatch).
+    fn combine_keeping(
+        &self,
+        _outputs: Vec<Tensor<2>>,
+        _weights: Tensor<2>,
+        _handle: Self::Handle,
+    ) -> Result<(Combined, Arc<dyn Retrace>), EpError> {
+        Err(EpError::NoRetrace)
+    }
 }
 
 /// The rows of this shard's experts, and what to hand back with their outputs.

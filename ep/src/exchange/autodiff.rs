@@ -4,7 +4,7 @@ use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::backend::tensor::FloatTensor;
 
-use super::{ExchangeKernel, ExchangeOps, Label, Route};
+use super::{ExchangeKernel, ExchangeOps, Route};
 
 /// What an operation does with a gradient.
 type Reverse<B> = fn(FloatTensor<B>, &Route) -> FloatTensor<B>;
@@ -13,9 +13,7 @@ fn propagate<B: ExchangeKernel>(ops: Ops<Route, 1>, grads: &mut Gradients, rever
     let grad = grads.consume::<B>(&ops.node);
     let [parent] = ops.parents;
     if let Some(parent) = parent {
-        let Label { forward, backward } = ops.state.label;
-        let label = Label { forward: backward, backward: forward };
-        grads.register::<B>(parent.id, reverse(grad, &ops.state.reversed(label)));
+        grads.register::<B>(parent.id, reverse(grad, &ops.state.backward()));
     }
 }
 

@@ -73,6 +73,13 @@ impl Route {
         Self { label, send_rows: self.recv_rows, recv_rows: self.send_rows, ..self }
     }
 
+    /// The way that gradients take.
+    #[must_use]
+    pub(crate) fn backward(&self) -> Self {
+        let Label { forward, backward } = self.label;
+        self.clone().reversed(Label { forward: backward, backward: forward })
+    }
+
     fn count_sent(&self, width: usize) {
         let row_bytes = (width * self.payload.bytes()) as u64;
         for (member, rows) in self.send_rows.iter().enumerate() {

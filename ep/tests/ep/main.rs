@@ -10,4 +10,5 @@ mod order;
 mod random;
 mod ranks;
 mod reference;
+mod retrace;
 mod rules;

@@ -9,7 +9,10 @@ use fulmar_ep::dispatch::pooled_wave::PooledWave;
 use fulmar_ep::dispatch::ragged::Ragged;
 use fulmar_ep::dispatch::ring::Ring;
 use fulmar_ep::transport::{Group, Transport, run_world};
-use fulmar_ep::{DispatchReport, Dispatcher, EpError, Local, Payload, TokenDispatcher};
+use fulmar_ep::{
+    Combined, Demand, DispatchReport, Dispatcher, EpError, ExpertRows, Local, Payload,
+    TokenDispatcher,
+};
 use fulmar_kernels::grouped_swiglu::grouped_swiglu;
 
 use crate::case::{EpCase, ShardInputs};
@@ -68,6 +71,31 @@ pub(crate) fn run_shard<D: TokenDispatcher>(
     inputs: &ShardInputs,
     dispatcher: &D,
 ) -> Result<ShardRun, EpError> {
+    run_shard_by(case, inputs, dispatcher, |pass| {
+        let sent = dispatcher.dispatch(pass.x, pass.selected, pass.demand)?;
+        dispatcher.combine((pass.experts)(sent.waves), pass.weights, sent.handle)
+    })
+}
+
+/// What a shard's pass through a dispatcher is made of.
+pub(crate) struct Pass<'a> {
+    /// [t, c], tracked.
+    pub(crate) x: Tensor<2>,
+    /// [t, k].
+    pub(crate) selected: Tensor<2, Int>,
+    /// [t, k], tracked.
+    pub(crate) weights: Tensor<2>,
+    pub(crate) demand: &'a Demand,
+    pub(crate) experts: &'a dyn Fn(Vec<ExpertRows>) -> Vec<Tensor<2>>,
+}
+
+/// As [`run_shard`], with rows to experts and back by `pass`.
+pub(crate) fn run_shard_by<D: TokenDispatcher>(
+    case: &EpCase,
+    inputs: &ShardInputs,
+    dispatcher: &D,
+    pass: impl FnOnce(Pass<'_>) -> Result<Combined, EpError>,
+) -> Result<ShardRun, EpError> {
     let device = Device::flex().autodiff();
     let (c, f, k) = (case.latent_dim, case.intermediate_dim, case.k);
     let tokens = inputs.valid.len();
@@ -86,13 +114,14 @@ pub(crate) fn run_shard<D: TokenDispatcher>(
     let selected: Tensor<2, Int> = Tensor::from_data(ids, &Device::flex());
 
     let demand = dispatcher.demand(&inputs.valid)?;
-    let sent = dispatcher.dispatch(x.clone(), selected, &demand)?;
     let (gate, up) = (w13.clone().narrow(2, 0, f), w13.clone().narrow(2, f, f));
-    let waves = sent.waves.into_iter();
-    let outputs = waves
-        .map(|wave| grouped_swiglu(wave.rows, gate.clone(), up.clone(), w2.clone(), &wave.groups))
-        .collect();
-    let combined = dispatcher.combine(outputs, combine.clone(), sent.handle)?;
+    let output = |wave: ExpertRows| {
+        grouped_swiglu(wave.rows, gate.clone(), up.clone(), w2.clone(), &wave.groups)
+    };
+    let experts = |waves: Vec<ExpertRows>| waves.into_iter().map(output).collect();
+    let (x_of_pass, weights) = (x.clone(), combine.clone());
+    let combined =
+        pass(Pass { x: x_of_pass, selected, weights, demand: &demand, experts: &experts })?;
     let dy = TensorData::new(inputs.dy.clone(), [tokens, c]);
     let grads = (combined.tokens.clone() * Tensor::from_data(dy, &device)).sum().backward();
     Ok(ShardRun {

@@ -18,3 +18,4 @@ mod sequence_balance;
 mod short_conv;
 mod silu;
 mod top_k;
+mod with_backward;

@@ -10,9 +10,12 @@ pub mod router;
 pub mod shared;
 pub mod stats;
 
+use std::fmt;
+use std::sync::Arc;
+
 use burn::module::Module;
-use burn::tensor::{Tensor, TensorData};
-use fulmar_ep::{Demand, EpError, TokenDispatcher};
+use burn::tensor::{Int, Tensor, TensorData};
+use fulmar_ep::{Demand, DispatchReport, EpError, ExpertRows, Keep, Retrace, TokenDispatcher};
 use fulmar_kernels::sequence_balance::sequence_balance;
 
 pub use stats::{LayerStats, RoutingStats};
@@ -38,6 +41,23 @@ pub struct Routed<'a, D, B> {
     pub demand: &'a Demand,
     /// Tokens of a row; rows lie end to end, each whole on this shard.
     pub seq_len: usize,
+}
+
+/// What a layer decided for its tokens; with it the same tokens can be computed again.
+#[derive(Clone)]
+pub struct MoeDecision {
+    /// Chosen experts [t, k].
+    selected: Tensor<2, Int>,
+    /// Where assignments went.
+    way: Arc<dyn Retrace>,
+    /// The rows of the sequence balance loss, where there is one.
+    balanced: Option<BalancedRows>,
+}
+
+impl fmt::Debug for MoeDecision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MoeDecision").finish_non_exhaustive()
+    }
 }
 
 /// Routed experts in a latent space and shared experts beside them (SPEC section 2).
@@ -98,6 +118,62 @@ impl<R: Router> MoeLayer<R> {
         u: Tensor<2>,
         routed: &Routed<'_, D, B>,
     ) -> Result<(Tensor<2>, LayerStats<B::Stats>), EpError> {
+        let dispatcher = self.served_by(routed);
+        let (routing, rows) = (self.router.route(u.clone()), self.latent.compress(u.clone()));
+        let sent = dispatcher.dispatch(rows, routing.selected.clone(), routed.demand)?;
+        let outputs = self.expert_outputs(sent.waves);
+        let weights = routing.combine_weights.clone();
+        let combined = dispatcher.combine(outputs, weights, sent.handle)?;
+        let out = self.expanded(combined.tokens, &u);
+        Ok((out, self.observed(routing, combined.report, routed)))
+    }
+
+    /// As [`forward`](Self::forward), with what was decided; `keep` says what of the exchanges.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward), and if the dispatcher's ways cannot be taken again.
+    ///
+    /// # Panics
+    /// As [`forward`](Self::forward).
+    pub fn forward_keeping<D: TokenDispatcher, B: Balancing>(
+        &self,
+        u: Tensor<2>,
+        routed: &Routed<'_, D, B>,
+        keep: Keep,
+    ) -> Result<(Tensor<2>, LayerStats<B::Stats>, MoeDecision), EpError> {
+        let dispatcher = self.served_by(routed);
+        let (routing, rows) = (self.router.route(u.clone()), self.latent.compress(u.clone()));
+        let selected = routing.selected.clone();
+        let sent = dispatcher.dispatch_keeping(rows, selected.clone(), routed.demand, keep)?;
+        let outputs = self.expert_outputs(sent.waves);
+        let weights = routing.combine_weights.clone();
+        let (combined, way) = dispatcher.combine_keeping(outputs, weights, sent.handle)?;
+        let out = self.expanded(combined.tokens, &u);
+        let balanced = self.balanced_rows(routed);
+        let stats = self.observed(routing, combined.report, routed);
+        Ok((out, stats, MoeDecision { selected, way, balanced }))
+    }
+
+    /// `u` [t, d] to [t, d] by what was decided for it, with the sequence balance loss of its rows
+    /// `[b]` where there is one. Nothing is observed.
+    ///
+    /// # Panics
+    /// Unwinds with a [`TransportError`](fulmar_ep::transport::TransportError) if a peer is lost.
+    pub fn forward_again(
+        &self,
+        u: Tensor<2>,
+        decision: &MoeDecision,
+    ) -> (Tensor<2>, Option<Tensor<1>>) {
+        let MoeDecision { selected, way, balanced } = decision;
+        let weighed = self.router.weigh(u.clone(), selected);
+        let waves = way.dispatch(self.latent.compress(u.clone()));
+        let tokens = way.combine(self.expert_outputs(waves), weighed.combine_weights);
+        let loss = balanced.as_ref().map(|rows| rows.loss(weighed.logits, selected.clone()));
+        (self.expanded(tokens, &u), loss)
+    }
+
+    /// The dispatcher, if it is one of this layer's shard.
+    fn served_by<'a, D: TokenDispatcher, B>(&self, routed: &Routed<'a, D, B>) -> &'a D {
         let (held, served) = (self.experts.count(), routed.dispatcher.local_experts());
         assert_eq!(
             held,
@@ -105,37 +181,59 @@ impl<R: Router> MoeLayer<R> {
             "a layer with {held} experts and a dispatcher for experts {served:?}; both must be of \
              one shard"
         );
-        let routing = self.router.route(u.clone());
-        let rows = self.latent.compress(u.clone());
+        routed.dispatcher
+    }
 
-        let dispatched =
-            routed.dispatcher.dispatch(rows, routing.selected.clone(), routed.demand)?;
-        let outputs = dispatched.waves.into_iter().map(|wave| self.experts.forward(wave)).collect();
-        let combined = routed.dispatcher.combine(
-            outputs,
-            routing.combine_weights.clone(),
-            dispatched.handle,
-        )?;
+    fn expert_outputs(&self, waves: Vec<ExpertRows>) -> Vec<Tensor<2>> {
+        waves.into_iter().map(|wave| self.experts.forward(wave)).collect()
+    }
 
-        let mut out = self.latent.expand(combined.tokens);
+    /// What came back of the experts, at full width, with the shared experts of `u` beside it.
+    fn expanded(&self, tokens: Tensor<2>, u: &Tensor<2>) -> Tensor<2> {
+        let mut out = self.latent.expand(tokens);
         for expert in &self.shared {
             out = out + expert.forward(u.clone());
         }
-        let mut stats = LayerStats::observe(&routing, combined.report, routed);
-        if self.sequence_balance && routed.balancing.is_some() {
-            stats.sequence_balance = Some(sequence_balance_of(routing, routed));
-        }
-        Ok((out, stats))
+        out
+    }
+
+    fn observed<D, B: Balancing>(
+        &self,
+        routing: Routing,
+        report: DispatchReport,
+        routed: &Routed<'_, D, B>,
+    ) -> LayerStats<B::Stats> {
+        let mut stats = LayerStats::observe(&routing, report, routed);
+        let balanced = self.balanced_rows(routed);
+        stats.sequence_balance = balanced.map(|rows| rows.loss(routing.logits, routing.selected));
+        stats
+    }
+
+    fn balanced_rows<D, B>(&self, routed: &Routed<'_, D, B>) -> Option<BalancedRows> {
+        let asked_for = self.sequence_balance && routed.balancing.is_some();
+        asked_for.then(|| BalancedRows::new(routed))
     }
 }
 
-/// The loss of each row `[b]`.
-fn sequence_balance_of<D, B>(routing: Routing, routed: &Routed<'_, D, B>) -> Tensor<1> {
-    let token_valid: Vec<i32> =
-        routed.demand.token_valid().iter().map(|valid| i32::from(*valid)).collect();
-    let token_valid = TensorData::from(&token_valid[..]);
-    let token_valid = Tensor::from_data(token_valid, &routing.selected.device());
-    sequence_balance(routing.logits, routing.selected, token_valid, routed.seq_len)
+/// The rows that a sequence balance loss is of.
+#[derive(Debug, Clone)]
+struct BalancedRows {
+    token_valid: Vec<i32>,
+    seq_len: usize,
+}
+
+impl BalancedRows {
+    fn new<D, B>(routed: &Routed<'_, D, B>) -> Self {
+        let valid = routed.demand.token_valid().iter().map(|valid| i32::from(*valid));
+        Self { token_valid: valid.collect(), seq_len: routed.seq_len }
+    }
+
+    /// The loss of each row `[b]`.
+    fn loss(&self, logits: Tensor<2>, selected: Tensor<2, Int>) -> Tensor<1> {
+        let token_valid = TensorData::from(&self.token_valid[..]);
+        let token_valid = Tensor::from_data(token_valid, &selected.device());
+        sequence_balance(logits, selected, token_valid, self.seq_len)
+    }
 }
 
 impl<R: Router + Roles> Roles for MoeLayer<R> {

@@ -10,9 +10,27 @@ use crate::init::Initializer;
 use crate::role::{Role, RoleTable, Roles};
 
 /// Chooses experts for tokens.
-pub trait Router: Module + ModuleDisplay + Sync {
+pub trait Router: Module + ModuleDisplay + Sync + 'static {
     /// Routes `u` [t, d].
     fn route(&self, u: Tensor<2>) -> Routing;
+
+    /// Scores and weights of `u` [t, d] for experts that were chosen before, `selected` [t, k]: the
+    /// bits of [`route`](Self::route), in values and gradients, without a choice.
+    ///
+    /// A block that is computed again asks for them. By default the router routes a second time.
+    ///
+    /// # Panics
+    /// By default if it then chooses other experts.
+    fn weigh(&self, u: Tensor<2>, selected: &Tensor<2, Int>) -> Weighed {
+        let routing = self.route(u);
+        let ids = |selected: Tensor<2, Int>| selected.into_data().iter::<i32>().collect::<Vec<_>>();
+        assert_eq!(
+            ids(routing.selected),
+            ids(selected.clone()),
+            "a router that chooses other experts for the same input; it needs a `Router::weigh`"
+        );
+        Weighed { logits: routing.logits, combine_weights: routing.combine_weights }
+    }
 
     /// The bias `[e]` that balancing moves, if this router has one.
     fn bias(&self) -> Option<Tensor<1>> {
@@ -37,6 +55,15 @@ pub struct Routing {
     pub combine_weights: Tensor<2>,
     /// The best biased score that was not chosen `[t]`, outside every graph.
     pub alpha: Tensor<1>,
+}
+
+/// What a router makes of a choice.
+#[derive(Debug, Clone)]
+pub struct Weighed {
+    /// Scores [t, e], without bias.
+    pub logits: Tensor<2>,
+    /// Weight [t, k] of each chosen expert's output.
+    pub combine_weights: Tensor<2>,
 }
 
 /// The recipe's router: biased top-k, weights from the sigmoid of the unbiased scores
@@ -84,6 +111,12 @@ impl Router for SigmoidRouter {
         let combine_weights =
             combine_weights(logits.clone(), top.selected.clone(), self.routing_sum);
         Routing { logits, selected: top.selected, combine_weights, alpha: top.next }
+    }
+
+    fn weigh(&self, u: Tensor<2>, selected: &Tensor<2, Int>) -> Weighed {
+        let logits = self.logits(u);
+        let combine_weights = combine_weights(logits.clone(), selected.clone(), self.routing_sum);
+        Weighed { logits, combine_weights }
     }
 
     fn bias(&self) -> Option<Tensor<1>> {

@@ -6,5 +6,6 @@ mod golden;
 mod over_ranks;
 mod preset;
 mod quantile;
+mod recompute;
 mod sequence_balance;
 mod shards;

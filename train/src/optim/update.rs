@@ -8,7 +8,7 @@ use fulmar_ep::transport::{Group, or_unwind};
 use fulmar_kernels::adam::{AdamOptions, adam_step, adamh_step};
 use fulmar_kernels::muonh::{MuonHNorm, MuonHOptions, muonh_step};
 use fulmar_kernels::newton_schulz::Precision;
-use fulmar_model::Role;
+use fulmar_model::{GradientSink, Role};
 
 use super::joint::muonh_step_over_shards;
 use super::rule::{OptimizerTable, Rule};
@@ -29,7 +29,15 @@ impl Gradients {
 
     /// Takes the gradient of every trained parameter of `model` and adds it to those held.
     pub fn add<M: Module>(&mut self, model: &M, mut grads: burn::tensor::Gradients) {
-        model.visit(&mut Collector { path: Vec::new(), grads: &mut grads, sums: &mut self.0 });
+        let source = Source::Graph(&mut grads);
+        model.visit(&mut Collector { path: Vec::new(), source, sums: &mut self.0 });
+    }
+
+    /// Takes the sum of every parameter of `model` out of `sink` and adds it to those held; without
+    /// a copy where none is.
+    pub fn add_from<M: Module>(&mut self, model: &M, sink: &GradientSink) {
+        let source = Source::Sink(sink);
+        model.visit(&mut Collector { path: Vec::new(), source, sums: &mut self.0 });
     }
 
     /// The weights themselves in the place of gradients, for timing an update.
@@ -55,9 +63,25 @@ impl Gradients {
     }
 }
 
+/// Where gradients come from.
+enum Source<'a> {
+    Graph(&'a mut burn::tensor::Gradients),
+    Sink(&'a GradientSink),
+}
+
+impl Source<'_> {
+    /// The gradient of `param`, flat.
+    fn take<const D: usize>(&mut self, param: &Param<Tensor<D>>) -> Option<Tensor<1>> {
+        match self {
+            Self::Graph(grads) => Some(param.val().grad_remove(grads)?.flatten(0, D - 1)),
+            Self::Sink(sink) => sink.take(param.id),
+        }
+    }
+}
+
 struct Collector<'a> {
     path: Vec<String>,
-    grads: &'a mut burn::tensor::Gradients,
+    source: Source<'a>,
     sums: &'a mut BTreeMap<String, Tensor<1>>,
 }
 
@@ -71,8 +95,7 @@ impl ModuleVisitor for Collector<'_> {
     }
 
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        let Some(grad) = param.val().grad_remove(self.grads) else { return };
-        let grad = grad.flatten::<1>(0, D - 1);
+        let Some(grad) = self.source.take(param) else { return };
         let path = self.path.join(".");
         let sum = match self.sums.remove(&path) {
             Some(sum) => sum + grad,

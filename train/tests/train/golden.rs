@@ -52,6 +52,7 @@ fn run_config(file: &GoldenFile) -> RunConfig {
         },
         data: Default::default(),
         parallel: Default::default(),
+        memory: Default::default(),
         evaluation: Default::default(),
         checkpoint: Default::default(),
         log: Default::default(),

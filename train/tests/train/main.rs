@@ -5,3 +5,4 @@ mod capacity;
 mod doctor;
 mod exit;
 mod golden;
+mod memory_plan;

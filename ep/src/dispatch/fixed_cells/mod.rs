@@ -12,11 +12,12 @@ use fulmar_kernels::permute::{RowMap, combine_rows, dispatch_rows};
 
 use super::choices::Choices;
 use super::frame::Frame;
+use super::retrace::{Crossing, Keep, Retrace, only};
 use super::{Combined, Dispatched, ExpertRows, TokenDispatcher, experts_of};
 use crate::capacity::FixedCellCapacity;
 use crate::demand::Demand;
 use crate::error::EpError;
-use crate::exchange::{Label, Payload, Route, exchange};
+use crate::exchange::{Label, Payload, Route};
 use crate::report::{DispatchReport, WireCounter};
 use crate::transport::Group;
 use cells::{Cells, arrival_rows, behind_headers};
@@ -37,12 +38,55 @@ pub struct FixedCells {
 /// What [`FixedCells`] remembers between dispatch and combine.
 #[derive(Debug)]
 pub struct FixedCellsHandle {
-    /// From assignments to rows of the returning frame.
-    returned: RowMap,
+    way: Arc<FixedCellsWay>,
+    report: DispatchReport,
+}
+
+/// Rows out of this shard: their ids travel in front of them.
+#[derive(Debug)]
+struct Sending {
+    /// From assignments to rows of the frame.
+    sent: RowMap,
+    header: Header,
+    over: Crossing,
+}
+
+impl Sending {
+    fn send(&self, tokens: Tensor<2>) -> Tensor<2> {
+        self.over.cross(pack_rows(tokens, &self.sent, &self.header))
+    }
+}
+
+/// Cells to their experts and back.
+#[derive(Debug)]
+struct FixedCellsWay {
+    sending: Sending,
+    /// From rows of the arrived frame, headers included, to experts' rows.
+    compact: RowMap,
+    groups: Groups,
     /// From rows of the arrived frame, without headers, to experts' rows.
     arrived: RowMap,
-    route: Route,
-    report: DispatchReport,
+    back: Crossing,
+    /// From assignments to rows of the returning frame.
+    returned: RowMap,
+}
+
+impl FixedCellsWay {
+    fn take(&self, arrived: Tensor<2>) -> Vec<ExpertRows> {
+        let rows = dispatch_rows(arrived, &self.compact);
+        vec![ExpertRows { rows, groups: self.groups.clone() }]
+    }
+}
+
+impl Retrace for FixedCellsWay {
+    fn dispatch(&self, tokens: Tensor<2>) -> Vec<ExpertRows> {
+        self.take(self.sending.send(tokens))
+    }
+
+    fn combine(&self, outputs: Vec<Tensor<2>>, weights: Tensor<2>) -> Tensor<2> {
+        let packed = dispatch_rows(only(outputs), &self.arrived.transposed());
+        combine_rows(self.back.cross(packed), weights, &self.returned)
+    }
 }
 
 impl FixedCells {
@@ -81,6 +125,25 @@ impl TokenDispatcher for FixedCells {
         selected: Tensor<2, Int>,
         demand: &Demand,
     ) -> Result<Dispatched<FixedCellsHandle>, EpError> {
+        self.dispatch_keeping(tokens, selected, demand, Keep::Decisions)
+    }
+
+    fn combine(
+        &self,
+        outputs: Vec<Tensor<2>>,
+        weights: Tensor<2>,
+        handle: FixedCellsHandle,
+    ) -> Result<Combined, EpError> {
+        Ok(self.combine_keeping(outputs, weights, handle)?.0)
+    }
+
+    fn dispatch_keeping(
+        &self,
+        tokens: Tensor<2>,
+        selected: Tensor<2, Int>,
+        demand: &Demand,
+        keep: Keep,
+    ) -> Result<Dispatched<FixedCellsHandle>, EpError> {
         let ([num_tokens, width], [_, k]) = (tokens.dims(), selected.dims());
         let (device, shards) = (selected.device(), self.group.size());
         let local_experts = self.num_experts / shards;
@@ -101,38 +164,34 @@ impl TokenDispatcher for FixedCells {
         };
         let wire = Arc::new(WireCounter::default());
         let sent = RowMap::from_rows(cells.rows(&frame), k, frame.rows(), &device);
-        let packed = pack_rows(tokens, &sent, &header);
-        let rows = exchange(packed, &self.route(&frame, wire.clone()));
+        let over = Crossing::exchange(self.route(&frame, wire.clone()), keep);
+        let sending = Sending { sent, header, over };
+        let rows = sending.send(tokens);
         let ids = frame.read(&rows, local_experts);
         choices?;
         let (row_of, group_sizes) = arrival_rows(&ids?, &frame, local_experts);
         let num_rows = group_sizes.iter().sum();
-        let compact = RowMap::from_rows(behind_headers(&row_of, &frame), 1, num_rows, &device);
-        let rows = dispatch_rows(rows, &compact);
-        let wave = ExpertRows { rows, groups: Groups::from_counts(&group_sizes) };
-
-        let bare = frame.bare();
-        let handle = FixedCellsHandle {
-            returned: RowMap::from_rows(cells.rows(&bare), k, bare.rows(), &device),
+        let (bare, report) = (frame.bare(), cells.report(demand, k, wire.clone()));
+        let way = Arc::new(FixedCellsWay {
+            sending,
+            compact: RowMap::from_rows(behind_headers(&row_of, &frame), 1, num_rows, &device),
+            groups: Groups::from_counts(&group_sizes),
             arrived: RowMap::from_rows(row_of, 1, num_rows, &device),
-            report: cells.report(demand, k, wire.clone()),
-            route: self.route(&bare, wire).reversed(Label::COMBINE),
-        };
-        Ok(Dispatched { waves: vec![wave], handle })
+            back: Crossing::exchange(self.route(&bare, wire).reversed(Label::COMBINE), keep),
+            returned: RowMap::from_rows(cells.rows(&bare), k, bare.rows(), &device),
+        });
+        Ok(Dispatched { waves: way.take(rows), handle: FixedCellsHandle { way, report } })
     }
 
-    fn combine(
+    fn combine_keeping(
         &self,
         outputs: Vec<Tensor<2>>,
         weights: Tensor<2>,
         handle: FixedCellsHandle,
-    ) -> Result<Combined, EpError> {
-        let [output]: [Tensor<2>; 1] =
-            outputs.try_into().expect("a dispatch through cells has one wave, so one output");
-        let packed = dispatch_rows(output, &handle.arrived.transposed());
-        let returned = exchange(packed, &handle.route);
-        let tokens = combine_rows(returned, weights, &handle.returned);
-        handle.report.counts.check()?;
-        Ok(Combined { tokens, report: handle.report })
+    ) -> Result<(Combined, Arc<dyn Retrace>), EpError> {
+        let FixedCellsHandle { way, report } = handle;
+        let tokens = way.combine(outputs, weights);
+        report.counts.check()?;
+        Ok((Combined { tokens, report }, way))
     }
 }

@@ -9,16 +9,17 @@ use std::sync::Arc;
 
 use burn::tensor::{Int, Tensor};
 use fulmar_kernels::grouped_swiglu::Groups;
-use fulmar_kernels::pack::pack_rows;
+use fulmar_kernels::pack::{Header, pack_rows};
 use fulmar_kernels::permute::{RowMap, combine_parts, dispatch_rows};
 
 use super::choices::Choices;
 use super::frame::Frame;
+use super::retrace::{Crossing, Keep, Retrace};
 use super::{Combined, Dispatched, ExpertRows, NONE, TokenDispatcher, experts_of};
 use crate::capacity::PooledWaveCapacity;
 use crate::demand::Demand;
 use crate::error::EpError;
-use crate::exchange::{Label, Payload, Route, exchange};
+use crate::exchange::{Label, Payload, Route};
 use crate::report::{DispatchReport, WireCounter};
 use crate::transport::Group;
 use receive::Receipt;
@@ -48,11 +49,69 @@ pub struct PooledWave {
 pub struct PooledWaveHandle {
     frame: Frame,
     plan: SendPlan,
-    /// From arrived rows to experts' rows, and the verdict on each slot, by wave.
-    waves: Vec<(RowMap, Vec<u32>)>,
+    waves: Vec<Wave>,
     token_valid: Vec<bool>,
     k: usize,
     wire: Arc<WireCounter>,
+}
+
+/// Rows out of this shard in one wave: ids travel in front of them.
+#[derive(Debug)]
+struct Sending {
+    /// From assignments to rows of the frame.
+    sent: RowMap,
+    header: Header,
+    over: Crossing,
+}
+
+impl Sending {
+    fn send(&self, tokens: Tensor<2>) -> Tensor<2> {
+        self.over.cross(pack_rows(tokens, &self.sent, &self.header))
+    }
+}
+
+/// One wave to its experts and back.
+#[derive(Debug)]
+struct Wave {
+    sending: Sending,
+    /// From arrived rows to experts' rows.
+    arrived: RowMap,
+    groups: Groups,
+    /// The verdict on each slot.
+    verdicts: Header,
+    back: Crossing,
+}
+
+impl Wave {
+    fn take(&self, arrived: Tensor<2>) -> ExpertRows {
+        let rows = dispatch_rows(arrived, &self.arrived);
+        ExpertRows { rows, groups: self.groups.clone() }
+    }
+
+    fn give_back(&self, output: Tensor<2>) -> Tensor<2> {
+        self.back.cross(pack_rows(output, &self.arrived.transposed(), &self.verdicts))
+    }
+}
+
+/// All waves, and which of the rows that come back are whose.
+#[derive(Debug)]
+struct PooledWaveWay {
+    waves: Vec<Wave>,
+    /// From assignments to rows of all returning frames.
+    returned: RowMap,
+}
+
+impl Retrace for PooledWaveWay {
+    fn dispatch(&self, tokens: Tensor<2>) -> Vec<ExpertRows> {
+        let rows = |wave: &Wave| wave.take(wave.sending.send(tokens.clone()));
+        self.waves.iter().map(rows).collect()
+    }
+
+    fn combine(&self, outputs: Vec<Tensor<2>>, weights: Tensor<2>) -> Tensor<2> {
+        let pairs = self.waves.iter().zip(outputs);
+        let returned = pairs.map(|(wave, output)| wave.give_back(output)).collect();
+        combine_parts(returned, weights, &self.returned)
+    }
 }
 
 impl PooledWave {
@@ -105,6 +164,25 @@ impl TokenDispatcher for PooledWave {
         selected: Tensor<2, Int>,
         demand: &Demand,
     ) -> Result<Dispatched<PooledWaveHandle>, EpError> {
+        self.dispatch_keeping(tokens, selected, demand, Keep::Decisions)
+    }
+
+    fn combine(
+        &self,
+        outputs: Vec<Tensor<2>>,
+        weights: Tensor<2>,
+        handle: PooledWaveHandle,
+    ) -> Result<Combined, EpError> {
+        Ok(self.combine_keeping(outputs, weights, handle)?.0)
+    }
+
+    fn dispatch_keeping(
+        &self,
+        tokens: Tensor<2>,
+        selected: Tensor<2, Int>,
+        demand: &Demand,
+        keep: Keep,
+    ) -> Result<Dispatched<PooledWaveHandle>, EpError> {
         let ([num_tokens, width], [_, k]) = (tokens.dims(), selected.dims());
         let device = selected.device();
         let capacity = self.capacity(demand, k);
@@ -125,11 +203,15 @@ impl TokenDispatcher for PooledWave {
         };
         let mut failed = choices.err();
         let wire = Arc::new(WireCounter::default());
-        let (mut waves, mut kept) = (Vec::new(), Vec::new());
+        let (mut waves, mut rows) = (Vec::new(), Vec::new());
         for (wave, header) in plan.headers.iter().enumerate() {
-            let map = RowMap::from_rows(plan.row_of(wave, &frame), k, frame.rows(), &device);
-            let packed = pack_rows(tokens.clone(), &map, header);
-            let arrived = exchange(packed, &self.route(&frame, Label::dispatch_wave(wave), &wire));
+            let over = self.route(&frame, Label::dispatch_wave(wave), &wire);
+            let sending = Sending {
+                sent: RowMap::from_rows(plan.row_of(wave, &frame), k, frame.rows(), &device),
+                header: header.clone(),
+                over: Crossing::exchange(over, keep),
+            };
+            let arrived = sending.send(tokens.clone());
             let ids = frame.read(&arrived, local_experts);
             if let Some(error) = failed.take() {
                 return Err(error);
@@ -141,32 +223,37 @@ impl TokenDispatcher for PooledWave {
                 capacity.expert_rows as usize,
                 expert_limit as usize,
             );
-            let map = RowMap::from_rows(receipt.row_of, 1, receipt.num_rows, &device);
-            let rows = dispatch_rows(arrived, &map);
             let starts = (0..local_experts).map(|expert| expert * capacity.expert_rows as usize);
             let groups = Groups::new(starts.collect(), receipt.taken, receipt.num_rows)
                 .expect("experts have rows of their own");
-            waves.push(ExpertRows { rows, groups });
-            kept.push((map, receipt.verdicts));
+            let back = self.route(&frame, Label::combine_wave(wave), &wire);
+            let wave = Wave {
+                sending,
+                arrived: RowMap::from_rows(receipt.row_of, 1, receipt.num_rows, &device),
+                groups,
+                verdicts: frame.header(&receipt.verdicts),
+                back: Crossing::exchange(back, keep),
+            };
+            rows.push(wave.take(arrived));
+            waves.push(wave);
         }
         let token_valid = demand.token_valid().to_vec();
-        let handle = PooledWaveHandle { frame, plan, waves: kept, token_valid, k, wire };
-        Ok(Dispatched { waves, handle })
+        let handle = PooledWaveHandle { frame, plan, waves, token_valid, k, wire };
+        Ok(Dispatched { waves: rows, handle })
     }
 
-    fn combine(
+    fn combine_keeping(
         &self,
         outputs: Vec<Tensor<2>>,
         weights: Tensor<2>,
         handle: PooledWaveHandle,
-    ) -> Result<Combined, EpError> {
+    ) -> Result<(Combined, Arc<dyn Retrace>), EpError> {
         let PooledWaveHandle { frame, plan, waves, token_valid, k, wire } = handle;
         assert_eq!(outputs.len(), waves.len(), "an output for each wave");
         let device = weights.device();
         let (mut returned, mut verdicts) = (Vec::new(), Vec::new());
-        for (wave, (output, (map, own))) in outputs.into_iter().zip(waves).enumerate() {
-            let packed = pack_rows(output, &map.transposed(), &frame.header(&own));
-            let rows = exchange(packed, &self.route(&frame, Label::combine_wave(wave), &wire));
+        for (wave, output) in waves.iter().zip(outputs) {
+            let rows = wave.give_back(output);
             verdicts.push(frame.read(&rows, 1)?);
             returned.push(rows);
         }
@@ -176,6 +263,6 @@ impl TokenDispatcher for PooledWave {
         report.counts.check()?;
         let map = RowMap::from_rows(row_of, k, returned.len() * frame.rows(), &device);
         let tokens = combine_parts(returned, weights, &map);
-        Ok(Combined { tokens, report })
+        Ok((Combined { tokens, report }, Arc::new(PooledWaveWay { waves, returned: map })))
     }
 }

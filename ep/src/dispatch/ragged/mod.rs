@@ -10,12 +10,13 @@ use fulmar_kernels::grouped_swiglu::Groups;
 use fulmar_kernels::permute::{RowMap, combine_rows, dispatch_rows};
 
 use super::choices::Choices;
+use super::retrace::{Crossing, Keep, Retrace, only};
 use super::send_order::SendOrder;
 use super::{Combined, Dispatched, ExpertRows, TokenDispatcher, experts_of};
 use crate::capacity::{RaggedCapacity, ragged_dropless_factor};
 use crate::demand::Demand;
 use crate::error::EpError;
-use crate::exchange::{Label, Payload, Route, exchange};
+use crate::exchange::{Label, Payload, Route};
 use crate::report::{DispatchReport, WireCounter};
 use crate::transport::{Group, or_unwind};
 use plan::{Acceptance, arrival_rows};
@@ -37,12 +38,33 @@ pub struct Ragged {
 /// What [`Ragged`] remembers between dispatch and combine.
 #[derive(Debug)]
 pub struct RaggedHandle {
+    way: Arc<RaggedWay>,
+    report: DispatchReport,
+}
+
+/// Accepted rows to their experts and back.
+#[derive(Debug)]
+struct RaggedWay {
     /// From assignments to sent rows.
     sent: RowMap,
+    over: Crossing,
     /// From arrived rows to experts' rows.
     arrived: RowMap,
-    route: Route,
-    report: DispatchReport,
+    groups: Groups,
+    back: Crossing,
+}
+
+impl Retrace for RaggedWay {
+    fn dispatch(&self, tokens: Tensor<2>) -> Vec<ExpertRows> {
+        let packed = dispatch_rows(tokens, &self.sent);
+        let rows = dispatch_rows(self.over.cross(packed), &self.arrived);
+        vec![ExpertRows { rows, groups: self.groups.clone() }]
+    }
+
+    fn combine(&self, outputs: Vec<Tensor<2>>, weights: Tensor<2>) -> Tensor<2> {
+        let packed = dispatch_rows(only(outputs), &self.arrived.transposed());
+        combine_rows(self.back.cross(packed), weights, &self.sent)
+    }
 }
 
 impl Ragged {
@@ -100,6 +122,25 @@ impl TokenDispatcher for Ragged {
         selected: Tensor<2, Int>,
         demand: &Demand,
     ) -> Result<Dispatched<RaggedHandle>, EpError> {
+        self.dispatch_keeping(tokens, selected, demand, Keep::Decisions)
+    }
+
+    fn combine(
+        &self,
+        outputs: Vec<Tensor<2>>,
+        weights: Tensor<2>,
+        handle: RaggedHandle,
+    ) -> Result<Combined, EpError> {
+        Ok(self.combine_keeping(outputs, weights, handle)?.0)
+    }
+
+    fn dispatch_keeping(
+        &self,
+        tokens: Tensor<2>,
+        selected: Tensor<2, Int>,
+        demand: &Demand,
+        keep: Keep,
+    ) -> Result<Dispatched<RaggedHandle>, EpError> {
         let ([num_tokens, _], [_, k]) = (tokens.dims(), selected.dims());
         let (device, rank) = (selected.device(), self.group.rank());
         let wire = Arc::new(WireCounter::default());
@@ -124,29 +165,27 @@ impl TokenDispatcher for Ragged {
         };
         let num_sent = route.send_rows.iter().sum();
         let sent = RowMap::from_rows(order.row_of, k, num_sent, &device);
-        let packed = dispatch_rows(tokens, &sent);
-        let rows = exchange(packed, &route);
         let (row_of, group_sizes) = arrival_rows(&acceptance.accepted, self.local_experts());
         let num_arrived = row_of.len();
-        let arrived = RowMap::from_rows(row_of, 1, num_arrived, &device);
-        let rows = dispatch_rows(rows, &arrived);
-        let wave = ExpertRows { rows, groups: Groups::from_counts(&group_sizes) };
-        let route = route.reversed(Label::COMBINE);
-        Ok(Dispatched { waves: vec![wave], handle: RaggedHandle { sent, arrived, route, report } })
+        let way = Arc::new(RaggedWay {
+            sent,
+            over: Crossing::exchange(route.clone(), keep),
+            arrived: RowMap::from_rows(row_of, 1, num_arrived, &device),
+            groups: Groups::from_counts(&group_sizes),
+            back: Crossing::exchange(route.reversed(Label::COMBINE), keep),
+        });
+        Ok(Dispatched { waves: way.dispatch(tokens), handle: RaggedHandle { way, report } })
     }
 
-    fn combine(
+    fn combine_keeping(
         &self,
         outputs: Vec<Tensor<2>>,
         weights: Tensor<2>,
         handle: RaggedHandle,
-    ) -> Result<Combined, EpError> {
-        let [output]: [Tensor<2>; 1] =
-            outputs.try_into().expect("a ragged dispatch has one wave, so one output");
-        let packed = dispatch_rows(output, &handle.arrived.transposed());
-        let returned = exchange(packed, &handle.route);
-        let tokens = combine_rows(returned, weights, &handle.sent);
-        handle.report.counts.check()?;
-        Ok(Combined { tokens, report: handle.report })
+    ) -> Result<(Combined, Arc<dyn Retrace>), EpError> {
+        let RaggedHandle { way, report } = handle;
+        let tokens = way.combine(outputs, weights);
+        report.counts.check()?;
+        Ok((Combined { tokens, report }, way))
     }
 }

@@ -10,11 +10,12 @@ use fulmar_kernels::grouped_swiglu::Groups;
 use fulmar_kernels::permute::{RowMap, combine_rows, dispatch_rows};
 
 use super::choices::Choices;
+use super::retrace::{Crossing, Keep, Retrace, only};
 use super::{Combined, Dispatched, ExpertRows, TokenDispatcher, experts_of};
 use crate::capacity::ring_limit;
 use crate::demand::Demand;
 use crate::error::EpError;
-use crate::exchange::{Label, Payload, Route, all_gather, reduce_scatter};
+use crate::exchange::{Label, Payload, Route};
 use crate::report::{DispatchReport, WireCounter};
 use crate::transport::{Buffer, Collective, Group, or_unwind};
 use plan::{Everyone, RingPlan};
@@ -35,10 +36,31 @@ pub struct Ring {
 /// What [`Ring`] remembers between dispatch and combine.
 #[derive(Debug)]
 pub struct RingHandle {
+    way: Arc<RingWay>,
+    report: DispatchReport,
+}
+
+/// Everyone's rows to this shard's experts, and sums back.
+#[derive(Debug)]
+struct RingWay {
+    tokens: Crossing,
     /// From everyone's assignments to rows of this shard's experts.
     map: RowMap,
-    route: Route,
-    report: DispatchReport,
+    groups: Groups,
+    weights: Crossing,
+    sums: Crossing,
+}
+
+impl Retrace for RingWay {
+    fn dispatch(&self, tokens: Tensor<2>) -> Vec<ExpertRows> {
+        let rows = dispatch_rows(self.tokens.cross(tokens), &self.map);
+        vec![ExpertRows { rows, groups: self.groups.clone() }]
+    }
+
+    fn combine(&self, outputs: Vec<Tensor<2>>, weights: Tensor<2>) -> Tensor<2> {
+        let weights = self.weights.cross(weights);
+        self.sums.cross(combine_rows(only(outputs), weights, &self.map))
+    }
 }
 
 impl Ring {
@@ -90,6 +112,25 @@ impl TokenDispatcher for Ring {
         selected: Tensor<2, Int>,
         demand: &Demand,
     ) -> Result<Dispatched<RingHandle>, EpError> {
+        self.dispatch_keeping(tokens, selected, demand, Keep::Decisions)
+    }
+
+    fn combine(
+        &self,
+        outputs: Vec<Tensor<2>>,
+        weights: Tensor<2>,
+        handle: RingHandle,
+    ) -> Result<Combined, EpError> {
+        Ok(self.combine_keeping(outputs, weights, handle)?.0)
+    }
+
+    fn dispatch_keeping(
+        &self,
+        tokens: Tensor<2>,
+        selected: Tensor<2, Int>,
+        demand: &Demand,
+        keep: Keep,
+    ) -> Result<Dispatched<RingHandle>, EpError> {
         let ([_, k], device) = (selected.dims(), selected.device());
         let wire = Arc::new(WireCounter::default());
         let choices = Choices::read(selected, demand, self.num_experts);
@@ -113,28 +154,27 @@ impl TokenDispatcher for Ring {
             header_rows: 0,
             wire,
         };
-        let rows = all_gather(tokens, &route);
         let (row_of, group_sizes) = plan.local_rows(&everyone, self.local_experts());
-        let map = RowMap::from_rows(row_of, k, group_sizes.iter().sum(), &device);
-        let rows = dispatch_rows(rows, &map);
-        let wave = ExpertRows { rows, groups: Groups::from_counts(&group_sizes) };
-        Ok(Dispatched { waves: vec![wave], handle: RingHandle { map, route, report } })
+        let of_weights = Route { label: Label::WEIGHTS, payload: Payload::F32, ..route.clone() };
+        let way = Arc::new(RingWay {
+            tokens: Crossing::gather(route.clone(), keep),
+            map: RowMap::from_rows(row_of, k, group_sizes.iter().sum(), &device),
+            groups: Groups::from_counts(&group_sizes),
+            weights: Crossing::gather(of_weights, keep),
+            sums: Crossing::scatter(route.reversed(Label::COMBINE), keep),
+        });
+        Ok(Dispatched { waves: way.dispatch(tokens), handle: RingHandle { way, report } })
     }
 
-    fn combine(
+    fn combine_keeping(
         &self,
         outputs: Vec<Tensor<2>>,
         weights: Tensor<2>,
         handle: RingHandle,
-    ) -> Result<Combined, EpError> {
-        let [output]: [Tensor<2>; 1] =
-            outputs.try_into().expect("a ring has one wave, so one output");
-        let RingHandle { map, route, report } = handle;
-        let of_weights = Route { label: Label::WEIGHTS, payload: Payload::F32, ..route.clone() };
-        let weights = all_gather(weights, &of_weights);
-        let sums = combine_rows(output, weights, &map);
-        let tokens = reduce_scatter(sums, &route.reversed(Label::COMBINE));
+    ) -> Result<(Combined, Arc<dyn Retrace>), EpError> {
+        let RingHandle { way, report } = handle;
+        let tokens = way.combine(outputs, weights);
         report.counts.check()?;
-        Ok(Combined { tokens, report })
+        Ok((Combined { tokens, report }, way))
     }
 }

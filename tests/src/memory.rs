@@ -1,28 +1,28 @@
-//! An allocator that counts.
+//! An allocator that counts, for tests and benches that measure memory.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use mimalloc::MiMalloc;
-
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
-/// An allocator with the bytes that are allocated and the most there were.
-pub(crate) struct Counting(pub(crate) MiMalloc);
+/// An allocator with the bytes that are allocated and the most there were; to be the binary's
+/// `#[global_allocator]`.
+#[derive(Debug)]
+pub struct Counting<A>(pub A);
 
 /// Bytes that are allocated, by all threads.
-pub(crate) fn live() -> usize {
+pub fn live() -> usize {
     LIVE.load(Ordering::Relaxed)
 }
 
 /// The most bytes that were allocated at once since [`restart`].
-pub(crate) fn peak() -> usize {
+pub fn peak() -> usize {
     PEAK.load(Ordering::Relaxed)
 }
 
 /// Forgets the peak. Exact while no other thread allocates.
-pub(crate) fn restart() {
+pub fn restart() {
     PEAK.store(live(), Ordering::Relaxed);
 }
 
@@ -36,7 +36,7 @@ fn shrink(bytes: usize) {
 }
 
 // SAFETY: every call goes to the allocator below unchanged, and counting allocates nothing.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl<A: GlobalAlloc> GlobalAlloc for Counting<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         grow(layout.size());
         // SAFETY: as the caller promises.
