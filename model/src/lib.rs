@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod compute;
 pub mod config;
 pub mod flops;
 pub mod params;
@@ -17,6 +18,7 @@ pub mod weights;
 
 mod error;
 
+pub use compute::Compute;
 pub use config::ModelConfig;
 pub use error::ModelError;
 pub use init::Initializer;

@@ -15,6 +15,7 @@ use crate::samples::Sample;
 use crate::state::TrainState;
 use crate::step::StepReport;
 use crate::telemetry::jsonl::LOG_FILE;
+use crate::telemetry::memory::Sizes;
 use crate::training_loop::{Assembled, TrainingLoop};
 
 /// How a run is started; what it computes is in its [`RunConfig`].
@@ -234,4 +235,5 @@ fn describe(config: &RunConfig, data: &RunData, state: &TrainState) {
         peaks.lr_muonh,
         peaks.lr_adam,
     );
+    print!("{}", Sizes::of(state));
 }

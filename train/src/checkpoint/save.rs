@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use burn::tensor::TensorData;
+use burn::tensor::{DType, TensorData};
 use fulmar_ep::World;
 use fulmar_model::{Role, weights};
 use safetensors::Dtype;
@@ -141,8 +141,13 @@ fn balance(state: &TrainState) -> Tensors {
 
 fn write_tensors(path: &Path, tensors: &Tensors) -> Result<(), TrainError> {
     let views = tensors.iter().map(|(name, data)| {
-        let view = TensorView::new(Dtype::F32, data.shape().to_vec(), data.as_bytes());
-        (name, view.expect("state is f32"))
+        let dtype = match data.dtype() {
+            DType::F32 => Dtype::F32,
+            DType::BF16 => Dtype::BF16,
+            other => panic!("`{name}` is {other:?}, needed F32 or BF16"),
+        };
+        let view = TensorView::new(dtype, data.shape().to_vec(), data.as_bytes());
+        (name, view.expect("bytes of the shape"))
     });
     let failed = |error: safetensors::SafeTensorError| {
         TrainError::io("write", path)(std::io::Error::other(error.to_string()))

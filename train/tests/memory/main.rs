@@ -1,0 +1,156 @@
+//! What an update allocates: a binary of its own, with an allocator that counts and one test at a
+//! time.
+
+mod counting;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use burn::tensor::Device;
+use fulmar_data::Batch;
+use fulmar_ep::transport::Group;
+use fulmar_ep::{Local, World};
+use fulmar_model::Preset;
+use fulmar_train::RunConfig;
+use fulmar_train::optim::{Gradients, MomentumDtype};
+use fulmar_train::state::{TrainState, balancing};
+use fulmar_train::step::StepContext;
+use fulmar_train::telemetry::memory::Sizes;
+
+use counting::{Counting, count};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Stacks of 96 experts of 64 x 48 and an embedding of 4,096 x 64: all much larger than what one
+/// matrix of a stack needs.
+fn config(momentum_dtype: MomentumDtype) -> RunConfig {
+    let mut config = RunConfig::preset(Preset::MiniD96);
+    let model = &mut config.model;
+    (model.hidden_dim, model.num_layers, model.num_heads) = (64, 2, 2);
+    (model.num_experts, model.num_experts_per_token) = (96, 4);
+    (model.latent_dim, model.intermediate_dim) = (64, 48);
+    (model.shared_intermediate_dim, model.max_seq_len) = (32, 32);
+    config.batch.rows = 2;
+    config.schedule.steps = 100;
+    config.optimizer.momentum_dtype = momentum_dtype;
+    config.validate().expect("a valid shape");
+    config
+}
+
+const STACK_BYTES: usize = 96 * 64 * 48 * 4;
+const EMBEDDING_BYTES: usize = 4096 * 64 * 4;
+
+fn batch(config: &RunConfig) -> Batch {
+    let (rows, s) = (config.batch.rows as usize, config.model.max_seq_len);
+    let token = |i: usize| (i as u64 * 2_654_435_761 % 4_096) as i32;
+    Batch {
+        num_rows: rows,
+        seq_len: s,
+        first_row: 0,
+        tokens: (0..rows * s).map(token).collect(),
+        targets: (0..rows * s).map(|i| token(i + 1)).collect(),
+        loss_weight: (0..rows * s).map(|i| f32::from(u8::from((i + 1) % s != 0))).collect(),
+        segment_ids: vec![0; rows * s],
+        token_valid: vec![true; rows * s],
+        cells: vec![0; rows],
+    }
+}
+
+fn step(config: &RunConfig, state: &mut TrainState) {
+    let (device, world) = (Device::flex(), World::solo());
+    let (dispatcher, balancing) = (Local::new(config.model.num_experts), balancing(config));
+    let context = StepContext::new(config, &world, &dispatcher, &balancing, &device);
+    let rates = state.optimizer.rates(0.5, 0.1);
+    assert!(state.step(&batch(config), rates, &context).expect("a step").updated);
+}
+
+/// What `run` returns on two threads: each has the scratch of one matrix.
+fn on_two_threads<T: Send>(run: impl FnOnce() -> T + Send) -> T {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().expect("a pool");
+    pool.install(run)
+}
+
+#[test]
+fn an_update_allocates_less_than_a_fifth_of_the_largest_parameter() {
+    let _alone = alone();
+    for momentum_dtype in [MomentumDtype::F32, MomentumDtype::Bf16] {
+        let config = config(momentum_dtype);
+        let mut state = TrainState::new(&config, &World::solo(), &Device::flex()).expect("state");
+        // The first update makes the moments.
+        step(&config, &mut state);
+        let gradients = Gradients::of_weights(&state.model);
+        let held = Sizes::of(&state).gradients.total() as isize;
+        let rates = state.optimizer.rates(0.5, 0.1);
+        let (_, counted) = on_two_threads(|| {
+            let shards = Group::solo();
+            count(0, || state.optimizer.step(&mut state.model, gradients, rates, &shards))
+        });
+        println!("{momentum_dtype:?}: {counted:?}; the largest parameter {STACK_BYTES} bytes");
+        let bound = STACK_BYTES / 5;
+        assert!(counted.largest < bound, "{momentum_dtype:?}: {counted:?}, needed below {bound}");
+        assert!(counted.growth < bound, "{momentum_dtype:?}: {counted:?}, needed below {bound}");
+        // Gradients are gone; the threads keep their room for products.
+        let slack = bound as isize;
+        assert!(counted.kept < slack - held, "{momentum_dtype:?}: {counted:?}, held {held}");
+    }
+}
+
+#[test]
+fn the_norm_of_gradients_is_taken_without_a_copy_of_one() {
+    let _alone = alone();
+    let config = config(MomentumDtype::F32);
+    let state = TrainState::new(&config, &World::solo(), &Device::flex()).expect("state");
+    let gradients = Gradients::of_weights(&state.model);
+    let table = state.optimizer.table();
+    let (norm, counted) = count(0, || gradients.norm_over_ranks(table, &World::solo()));
+    assert!(norm.expect("one rank").is_finite());
+    assert!(counted.growth < EMBEDDING_BYTES / 2, "{counted:?}");
+}
+
+#[test]
+fn a_whole_step_copies_no_stack_and_keeps_nothing() {
+    let _alone = alone();
+    for momentum_dtype in [MomentumDtype::F32, MomentumDtype::Bf16] {
+        let config = config(momentum_dtype);
+        let mut state = TrainState::new(&config, &World::solo(), &Device::flex()).expect("state");
+        for _ in 0..2 {
+            step(&config, &mut state);
+        }
+        let (_, counted) = count(STACK_BYTES, || step(&config, &mut state));
+        // Three stacks in each of two layers, and a gradient for each.
+        assert_eq!(counted.of_size, 6, "{momentum_dtype:?}: {counted:?}");
+        assert!(counted.kept.unsigned_abs() < 100_000, "{momentum_dtype:?}: {counted:?}");
+    }
+}
+
+#[test]
+fn sizes_by_owner_are_those_of_what_is_exported() {
+    let _alone = alone();
+    for momentum_dtype in [MomentumDtype::F32, MomentumDtype::Bf16] {
+        let config = config(momentum_dtype);
+        let mut state = TrainState::new(&config, &World::solo(), &Device::flex()).expect("state");
+        let sizes = Sizes::of(&state);
+        step(&config, &mut state);
+        assert_eq!(Sizes::of(&state), sizes, "known before the first update");
+        let weights = fulmar_model::weights::export(&state.model);
+        let bytes = |tensors: &std::collections::BTreeMap<String, burn::tensor::TensorData>| {
+            tensors.values().map(|data| data.as_bytes().len() as u64).sum::<u64>()
+        };
+        assert_eq!(sizes.weights.total(), bytes(&weights));
+        assert_eq!(sizes.weights.total(), 4 * config.model.num_params());
+        assert_eq!(sizes.optimizer.total(), bytes(&state.optimizer.export()));
+        assert_eq!(sizes.weights.expert_stacks, 6 * STACK_BYTES as u64);
+        assert_eq!(sizes.weights.embedding_and_head, 2 * EMBEDDING_BYTES as u64);
+        let momentum = if momentum_dtype == MomentumDtype::F32 { 6 } else { 3 };
+        assert_eq!(sizes.optimizer.expert_stacks, momentum * STACK_BYTES as u64);
+        assert_eq!(sizes.optimizer.embedding_and_head, 4 * EMBEDDING_BYTES as u64);
+        let biases = 4 * (config.model.num_layers * config.model.num_experts) as u64;
+        assert_eq!(sizes.weights.total() - sizes.gradients.total(), biases);
+    }
+}
