@@ -9,6 +9,7 @@ use fulmar_kernels::adam::{AdamOptions, adam_step, adamh_step};
 use fulmar_kernels::muonh::{MuonHNorm, MuonHOptions, muonh_step};
 use fulmar_kernels::newton_schulz::Precision;
 use fulmar_model::Role;
+use fulmar_model::weights::Held;
 
 use super::joint::muonh_step_over_shards;
 use super::rule::{OptimizerTable, Rule};
@@ -198,8 +199,13 @@ impl Optimizer {
     }
 
     /// State by name: `<path>.momentum`, `<path>.m`, `<path>.v`, in the shape of the parameter
-    /// here: of an expert stack, the experts of this shard.
+    /// here: of an expert stack, the experts of this shard. A copy of all of it.
     pub fn export(&self) -> BTreeMap<String, TensorData> {
+        self.hold().into_iter().map(|(name, held)| (name, held.read())).collect()
+    }
+
+    /// Handles on what [`export`](Self::export) copies.
+    pub fn hold(&self) -> BTreeMap<String, Held> {
         let mut state = BTreeMap::new();
         for (path, moments) in &self.moments {
             let parts: Vec<(&str, &Tensor<1>)> = match &moments.second {
@@ -208,9 +214,8 @@ impl Optimizer {
             };
             let shape = self.table.get(path).map_or_else(Vec::new, |entry| entry.shape.clone());
             for (name, tensor) in parts {
-                let data = tensor.clone().into_data();
-                let shape = shape_here(&shape, data.num_elements());
-                state.insert(format!("{path}.{name}"), reshaped(data, &shape));
+                let shape = shape_here(&shape, tensor.dims()[0]);
+                state.insert(format!("{path}.{name}"), Held::new(shape, tensor.clone()));
             }
         }
         state

@@ -11,6 +11,8 @@ use fulmar_ep::transport::Group;
 use fulmar_ep::{Local, World};
 use fulmar_model::Preset;
 use fulmar_train::RunConfig;
+use fulmar_train::checkpoint;
+use fulmar_train::checkpoint::save::Run;
 use fulmar_train::optim::{Gradients, MomentumDtype};
 use fulmar_train::state::{TrainState, balancing};
 use fulmar_train::step::StepContext;
@@ -153,4 +155,31 @@ fn sizes_by_owner_are_those_of_what_is_exported() {
         let biases = 4 * (config.model.num_layers * config.model.num_experts) as u64;
         assert_eq!(sizes.weights.total() - sizes.gradients.total(), biases);
     }
+}
+
+#[test]
+fn a_save_copies_one_tensor_at_a_time() {
+    let _alone = alone();
+    let config = config(MomentumDtype::F32);
+    let mut state = TrainState::new(&config, &World::solo(), &Device::flex()).expect("state");
+    step(&config, &mut state);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let run = Run { folder: folder.path(), config: &config, data: "made up" };
+    let (saved, counted) = count(0, || checkpoint::save(&run, &state, &World::solo()));
+    saved.expect("saved");
+    // The tensor as it is read, its bytes on their way to the file, and the writer's buffer.
+    let bound = 2 * STACK_BYTES + (1 << 20) + STACK_BYTES / 5;
+    assert!(counted.growth < bound, "{counted:?}, needed below {bound}");
+}
+
+#[test]
+fn first_weights_are_made_one_parameter_at_a_time() {
+    let _alone = alone();
+    let config = config(MomentumDtype::F32);
+    let device = Device::flex();
+    let (state, counted) =
+        count(0, || TrainState::new(&config, &World::solo(), &device).expect("state"));
+    let weights = Sizes::of(&state).weights.total() as usize;
+    let bound = weights + STACK_BYTES / 5;
+    assert!(counted.growth < bound, "{counted:?}, needed below {bound}");
 }
