@@ -116,6 +116,22 @@ pub fn import<M: Module>(
     }
 }
 
+/// The same modules without their values: what may stand in the place of a model that was given
+/// away to be changed.
+pub fn emptied<M: Module>(model: &M) -> M {
+    model.clone().map(&mut Emptied)
+}
+
+struct Emptied;
+
+impl ModuleMapper for Emptied {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let (id, weight, mapper) = param.consume();
+        let empty = Tensor::empty([0; D], &weight.device());
+        Param::from_mapped_value(id, empty, mapper)
+    }
+}
+
 struct Visitor<F> {
     path: Vec<String>,
     each: F,

@@ -69,10 +69,11 @@ pub struct Source<'a> {
     pub experts: Range<usize>,
 }
 
-/// Replaces everything in `state` by what a checkpoint holds.
+/// Replaces everything in `state` by what a checkpoint holds, parameter by parameter.
 ///
 /// # Errors
-/// If the checkpoint is of another recipe, seed, data or optimizer table, or lacks a tensor.
+/// If the checkpoint is of another recipe, seed, data or optimizer table; then the state is as it
+/// was. If it lacks a tensor; then the state has no weights any more.
 pub fn restore(
     from: &Source<'_>,
     config: &RunConfig,
@@ -107,7 +108,9 @@ pub fn restore(
         let stack = stacks.stack(name, experts.clone());
         stack.map_err(|error| problem.get_or_insert(error).to_string()).ok()
     };
-    let model = weights::import(state.model.clone(), |path| {
+    // Given away, so that each old weight is freed when the new one is there.
+    let husk = weights::emptied(&state.model);
+    let model = weights::import(std::mem::replace(&mut state.model, husk), |path| {
         read(&weights_file, path, path).filter(|data| data.dtype() == DType::F32)
     });
     let imported = state.optimizer.import(manifest.step, &device.clone().inner(), |name| {

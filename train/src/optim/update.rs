@@ -9,7 +9,7 @@ use fulmar_kernels::adam::{AdamOptions, adam_step, adamh_step};
 use fulmar_kernels::muonh::{MuonHNorm, MuonHOptions, muonh_step};
 use fulmar_kernels::newton_schulz::Precision;
 use fulmar_model::Role;
-use fulmar_model::weights::Held;
+use fulmar_model::weights::{Held, emptied};
 
 use super::joint::muonh_step_over_shards;
 use super::rule::{OptimizerTable, Rule};
@@ -176,7 +176,7 @@ impl Optimizer {
         self.updates += 1;
         // A mapper takes a module by value; what stays behind meanwhile must hold no weights, or
         // they would be copied to be updated.
-        let husk = model.clone().map(&mut Emptied);
+        let husk = emptied(model);
         let given = std::mem::replace(model, husk);
         *model = given.map(&mut Updater {
             optimizer: self,
@@ -351,17 +351,6 @@ impl Updater<'_> {
             _ => 0.0,
         };
         (adam_step, self.optimizer.adam_options(self.rates.adam, decay))
-    }
-}
-
-/// Puts an empty tensor in the place of every parameter.
-struct Emptied;
-
-impl ModuleMapper for Emptied {
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        let (id, weight, mapper) = param.consume();
-        let empty = Tensor::empty([0; D], &weight.device());
-        Param::from_mapped_value(id, empty, mapper)
     }
 }
 

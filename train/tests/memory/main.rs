@@ -11,8 +11,9 @@ use fulmar_ep::transport::Group;
 use fulmar_ep::{Local, World};
 use fulmar_model::Preset;
 use fulmar_train::RunConfig;
-use fulmar_train::checkpoint;
+use fulmar_train::checkpoint::load::{Source, restore};
 use fulmar_train::checkpoint::save::Run;
+use fulmar_train::checkpoint::{self, Manifest};
 use fulmar_train::optim::{Gradients, MomentumDtype};
 use fulmar_train::state::{TrainState, balancing};
 use fulmar_train::step::StepContext;
@@ -182,4 +183,27 @@ fn first_weights_are_made_one_parameter_at_a_time() {
     let weights = Sizes::of(&state).weights.total() as usize;
     let bound = weights + STACK_BYTES / 5;
     assert!(counted.growth < bound, "{counted:?}, needed below {bound}");
+}
+
+#[test]
+fn a_load_frees_each_old_weight_when_the_new_one_is_there() {
+    let _alone = alone();
+    let config = config(MomentumDtype::F32);
+    let (world, device) = (World::solo(), Device::flex());
+    let mut state = TrainState::new(&config, &world, &device).expect("state");
+    step(&config, &mut state);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let run = Run { folder: folder.path(), config: &config, data: "made up" };
+    let path = checkpoint::save(&run, &state, &world).expect("saved");
+    let manifest = Manifest::read(&path).expect("a manifest");
+    let from = Source { path: &path, manifest: &manifest, experts: 0..config.model.num_experts };
+    let mut fresh = TrainState::new(&config, &world, &device).expect("state");
+    let (restored, counted) = count(0, || restore(&from, &config, "made up", &device, &mut fresh));
+    restored.expect("restored");
+    // The moments, which were not there before, and a stack: as its slices lie in the file, and put
+    // together.
+    let moments = Sizes::of(&fresh).optimizer.total() as usize;
+    let bound = moments + 3 * STACK_BYTES;
+    assert!(counted.growth < bound, "{counted:?}, needed below {bound}");
+    assert_eq!(fresh.optimizer.export(), state.optimizer.export());
 }
