@@ -112,8 +112,8 @@ impl TrainState {
         let mut gradients = Gradients::default();
         let started = Instant::now();
         let sums = routed(accumulate(&model, batch, context, &mut gradients))?;
-        let mut seconds = StepSeconds::default();
-        seconds.forward_backward = started.elapsed().as_secs_f64();
+        let forward_backward = started.elapsed().as_secs_f64();
+        let mut seconds = StepSeconds { forward_backward, update: 0.0 };
         self.batches += 1;
         // The ranks of another replica know nothing of scores that are not finite here.
         if world.all.sum_u64("not routed", &[u64::from(sums.is_none())])?[0] > 0 {
