@@ -255,7 +255,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let (loss, stats) = model.loss(&batch, &dispatcher, &balancing, &device)?;
         let gradients = Gradients::of(&model, loss.backward());
         let rates = optimizer.rates(schedule.factor(step), 0.0);
-        model = optimizer.step(model, gradients, rates, dispatcher.group())?;
+        optimizer.step(&mut model, gradients, rates, dispatcher.group())?;
         model.balance(&balancing, &stats, dispatcher.group())?;
 
         if step == 0 || (step + 1) % 10 == 0 {

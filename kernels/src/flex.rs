@@ -4,6 +4,9 @@ use std::borrow::Cow;
 
 use burn::backend::flex::{FlexTensor, Layout};
 use burn::tensor::{Bytes, DType, Shape};
+use half::bf16;
+
+use crate::bf16::Stored;
 
 /// A tensor whose elements lie in order from offset 0: free where that holds already.
 pub(crate) fn contiguous(tensor: FlexTensor) -> FlexTensor {
@@ -14,6 +17,11 @@ pub(crate) fn contiguous(tensor: FlexTensor) -> FlexTensor {
 pub(crate) fn floats(tensor: &FlexTensor) -> &[f32] {
     assert_eq!(tensor.dtype(), DType::F32, "CPU kernels compute in f32");
     tensor.as_slice::<f32>().expect("a contiguous tensor")
+}
+
+/// The elements of a contiguous bf16 tensor, for kernels that compute in f32 on what is stored.
+pub(crate) fn halves(tensor: &FlexTensor) -> &[bf16] {
+    tensor.as_slice::<bf16>().expect("a contiguous bf16 tensor")
 }
 
 /// The elements of an integer tensor, whatever its width; Flex's default is i32.
@@ -56,6 +64,11 @@ pub(crate) fn float_tensor(values: Vec<f32>, shape: impl Into<Shape>) -> FlexTen
     FlexTensor::new(Bytes::from_elems(values), Layout::contiguous(shape.into()), DType::F32)
 }
 
+/// A contiguous bf16 tensor that owns `values`.
+pub(crate) fn half_tensor(values: Vec<bf16>, shape: impl Into<Shape>) -> FlexTensor {
+    FlexTensor::new(Bytes::from_elems(values), Layout::contiguous(shape.into()), DType::BF16)
+}
+
 /// A contiguous i32 tensor that owns `values`.
 pub(crate) fn int_tensor(values: Vec<i32>, shape: impl Into<Shape>) -> FlexTensor {
     FlexTensor::new(Bytes::from_elems(values), Layout::contiguous(shape.into()), DType::I32)
@@ -64,18 +77,30 @@ pub(crate) fn int_tensor(values: Vec<i32>, shape: impl Into<Shape>) -> FlexTenso
 /// A contiguous f32 tensor that nothing else holds, to be updated in place: the tensor itself where
 /// that is so already, else a copy.
 pub(crate) fn unshared(tensor: FlexTensor) -> FlexTensor {
-    let tensor = contiguous(tensor);
-    if tensor.is_unique() {
-        tensor
-    } else {
-        float_tensor(floats(&tensor).to_vec(), tensor.layout().shape().clone())
-    }
+    unshared_of::<f32>(tensor)
 }
 
 /// The elements of an [`unshared`] tensor.
 pub(crate) fn floats_mut(tensor: &mut FlexTensor) -> &mut [f32] {
+    elements_mut(tensor)
+}
+
+/// [`unshared`] for elements of any type.
+pub(crate) fn unshared_of<E: Stored>(tensor: FlexTensor) -> FlexTensor {
+    let tensor = contiguous(tensor);
+    if tensor.is_unique() {
+        return tensor;
+    }
+    assert_eq!(tensor.dtype(), E::dtype(), "the type of a tensor that is updated");
+    let values = tensor.as_slice::<E>().expect("a contiguous tensor").to_vec();
+    let layout = Layout::contiguous(tensor.layout().shape().clone());
+    FlexTensor::new(Bytes::from_elems(values), layout, E::dtype())
+}
+
+/// The elements of a tensor from [`unshared_of`].
+pub(crate) fn elements_mut<E: Stored>(tensor: &mut FlexTensor) -> &mut [E] {
     let len = tensor.layout().num_elements();
-    let values = tensor.try_storage_mut::<f32>().expect("an unshared tensor");
+    let values = tensor.try_storage_mut::<E>().expect("an unshared tensor");
     assert_eq!(values.len(), len, "a buffer that the tensor covers exactly");
     values
 }

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod bf16;
 pub mod bridge;
 pub mod check;
 #[cfg(feature = "cube")]

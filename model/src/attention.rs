@@ -5,6 +5,7 @@ use burn::tensor::{Int, Tensor};
 use fulmar_kernels::attention::{AttentionOptions, attention};
 use fulmar_kernels::gated::head_gate;
 
+use crate::compute::Compute;
 use crate::config::{ConvSite, ModelConfig};
 use crate::init::Initializer;
 use crate::role::{Role, RoleTable, Roles, join};
@@ -37,6 +38,8 @@ pub struct Attention {
     head_dim: usize,
     #[module(skip)]
     options: AttentionOptions,
+    #[module(skip)]
+    compute: Compute,
 }
 
 impl Attention {
@@ -61,15 +64,17 @@ impl Attention {
             stored_kv_heads: config.stored_kv_heads(),
             head_dim: config.head_dim,
             options: options(config, layer),
+            compute: config.compute,
         }
     }
 
     /// `u` [b, s, d], normalised, to [b, s, d]; `segment_ids` [b, s] name the documents.
     pub fn forward(&self, u: Tensor<3>, segment_ids: Tensor<2, Int>) -> Tensor<3> {
         let [b, s, d] = u.dims();
-        let flat = u.reshape([b * s, d]);
+        let compute = self.compute;
+        let flat = compute.operand(u.reshape([b * s, d]));
         let project = |weight: &Param<Tensor<2>>| {
-            let projected = flat.clone().matmul(weight.val());
+            let projected = compute.product(flat.clone(), weight.val());
             let width = projected.dims()[1];
             projected.reshape([b, s, width])
         };
@@ -82,12 +87,13 @@ impl Attention {
         let q = heads(project(&self.w_q), self.num_heads);
         let k = heads(convolve(project(&self.w_k), &self.conv_k), self.stored_kv_heads);
         let v = heads(convolve(project(&self.w_v), &self.conv_v), self.stored_kv_heads);
-        let y = attention(q, k, v, segment_ids.clone(), &self.options);
+        let [q, k, v] = [q, k, v].map(|x| compute.operand(x));
+        let y = compute.result(attention(q, k, v, segment_ids.clone(), &self.options));
 
-        let gate = flat.clone().matmul(self.gate.val());
+        let gate = compute.product(flat, self.gate.val());
         let y = head_gate(y.reshape([b * s, self.num_heads, self.head_dim]), gate);
         let merged = y.reshape([b * s, self.num_heads * self.head_dim]);
-        merged.matmul(self.w_o.val()).reshape([b, s, d])
+        compute.product(merged, self.w_o.val()).reshape([b, s, d])
     }
 }
 

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::compute::Compute;
 use crate::error::ModelError;
 
 /// Where a short convolution may stand in a layer.
@@ -94,6 +95,9 @@ pub struct ModelConfig {
     /// Arithmetic of the router's product.
     #[serde(default)]
     pub router_dot: RouterDot,
+    /// Arithmetic of the dense products.
+    #[serde(default)]
+    pub compute: Compute,
 }
 
 impl ModelConfig {

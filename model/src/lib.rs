@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod activations;
+pub mod compute;
 pub mod config;
 pub mod flops;
 pub mod params;
@@ -19,6 +20,7 @@ pub mod weights;
 
 mod error;
 
+pub use compute::Compute;
 pub use config::ModelConfig;
 pub use error::ModelError;
 pub use init::Initializer;

@@ -5,6 +5,7 @@ use burn::tensor::Tensor;
 use fulmar_kernels::rms_norm::rms_norm;
 use fulmar_kernels::{gated::sigmoid_gate, silu::silu};
 
+use crate::compute::Compute;
 use crate::config::ModelConfig;
 use crate::init::Initializer;
 use crate::role::{Role, RoleTable, Roles};
@@ -19,6 +20,8 @@ pub struct GatedRmsNorm {
     /// [rank, d].
     pub up: Param<Tensor<2>>,
     eps: f64,
+    #[module(skip)]
+    compute: Compute,
 }
 
 impl GatedRmsNorm {
@@ -30,13 +33,15 @@ impl GatedRmsNorm {
             down: init.matrix("down", [d, rank]),
             up: init.matrix("up", [rank, d]),
             eps: config.norm_eps,
+            compute: config.compute,
         }
     }
 
     /// `x` [t, d] to [t, d].
     pub fn forward(&self, x: Tensor<2>) -> Tensor<2> {
         let normed = rms_norm(x, self.gain.val(), self.eps);
-        let gate = silu(normed.clone().matmul(self.down.val())).matmul(self.up.val());
+        let inner = silu(self.compute.product(normed.clone(), self.down.val()));
+        let gate = self.compute.product(inner, self.up.val());
         sigmoid_gate(normed, gate)
     }
 }

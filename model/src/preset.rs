@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::compute::Compute;
 use crate::config::{ConvSite, ModelConfig, RouterDot};
 
 /// Tokens a rung trains on for each active parameter (SPEC section 1).
@@ -117,6 +118,7 @@ fn rung(
         quantile_bins: 10_000,
         initial_scale: 0.5,
         router_dot: RouterDot::F32,
+        compute: Compute::F32,
     }
 }
 

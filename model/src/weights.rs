@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
-use burn::tensor::{Gradients, Tensor, TensorData};
+use burn::tensor::{DType, Gradients, Tensor, TensorData};
 
 use crate::error::ModelError;
 
@@ -20,13 +20,57 @@ pub fn shapes<M: Module>(model: &M) -> BTreeMap<String, Vec<usize>> {
 pub struct ParamData<'a> {
     /// The parameter's shape.
     pub shape: Vec<usize>,
-    read: &'a dyn Fn() -> TensorData,
+    flat: &'a dyn Fn() -> Tensor<1>,
 }
 
 impl ParamData<'_> {
     /// Copies the values to the host.
     pub fn read(&self) -> TensorData {
-        (self.read)()
+        self.hold().read()
+    }
+
+    /// A handle on the values.
+    pub fn hold(&self) -> Held {
+        Held::new(self.shape.clone(), (self.flat)())
+    }
+}
+
+/// A handle on the values of a tensor of any rank; they stay where they are until they are read.
+#[derive(Debug, Clone)]
+pub struct Held {
+    shape: Vec<usize>,
+    values: Tensor<1>,
+}
+
+impl Held {
+    /// The flat `values` of a tensor of this shape.
+    ///
+    /// # Panics
+    /// If it has another number of entries.
+    pub fn new(shape: Vec<usize>, values: Tensor<1>) -> Self {
+        assert_eq!(values.dims(), [shape.iter().product::<usize>()], "entries of shape {shape:?}");
+        Self { shape, values }
+    }
+
+    /// The tensor's shape.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// The type of the entries.
+    pub fn dtype(&self) -> DType {
+        self.values.dtype()
+    }
+
+    /// Bytes of all entries.
+    pub fn num_bytes(&self) -> usize {
+        self.values.dims()[0] * self.dtype().size()
+    }
+
+    /// Copies the values to the host.
+    pub fn read(&self) -> TensorData {
+        let (bytes, _, dtype) = self.values.clone().into_data().into_parts();
+        TensorData::from_bytes(bytes, self.shape.clone(), dtype)
     }
 }
 
@@ -35,11 +79,16 @@ pub fn visit<M: Module>(model: &M, each: impl FnMut(&str, ParamData<'_>)) {
     model.visit(&mut Visitor { path: Vec::new(), each });
 }
 
-/// The values of every parameter by path.
+/// The values of every parameter by path: a copy of the model.
 pub fn export<M: Module>(model: &M) -> BTreeMap<String, TensorData> {
+    hold(model).into_iter().map(|(path, held)| (path, held.read())).collect()
+}
+
+/// Handles on the values of every parameter by path.
+pub fn hold<M: Module>(model: &M) -> BTreeMap<String, Held> {
     let mut values = BTreeMap::new();
     visit(model, |path, param| {
-        values.insert(path.to_owned(), param.read());
+        values.insert(path.to_owned(), param.hold());
     });
     values
 }
@@ -67,6 +116,22 @@ pub fn import<M: Module>(
     }
 }
 
+/// The same modules without their values: what may stand in the place of a model that was given
+/// away to be changed.
+pub fn emptied<M: Module>(model: &M) -> M {
+    model.clone().map(&mut Emptied)
+}
+
+struct Emptied;
+
+impl ModuleMapper for Emptied {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let (id, weight, mapper) = param.consume();
+        let empty = Tensor::empty([0; D], &weight.device());
+        Param::from_mapped_value(id, empty, mapper)
+    }
+}
+
 struct Visitor<F> {
     path: Vec<String>,
     each: F,
@@ -83,8 +148,8 @@ impl<F: FnMut(&str, ParamData<'_>)> ModuleVisitor for Visitor<F> {
 
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         let shape = param.val().dims().to_vec();
-        let read = || param.val().inner().into_data();
-        (self.each)(&self.path.join("."), ParamData { shape, read: &read });
+        let flat = || param.val().inner().flatten(0, D - 1);
+        (self.each)(&self.path.join("."), ParamData { shape, flat: &flat });
     }
 }
 

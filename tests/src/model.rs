@@ -1,7 +1,7 @@
 //! Golden model settings as our configuration.
 
-use fulmar_model::ModelConfig;
 use fulmar_model::config::{ConvSite, RouterDot};
+use fulmar_model::{Compute, ModelConfig};
 use serde::Deserialize;
 
 use crate::golden::GoldenFile;
@@ -75,6 +75,7 @@ pub fn config_of(file: &GoldenFile) -> ModelConfig {
         quantile_bins: settings.qb_bins,
         initial_scale: 0.5,
         router_dot: RouterDot::F32,
+        compute: Compute::F32,
     };
     config.validate().expect("a valid case");
     config

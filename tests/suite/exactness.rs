@@ -75,3 +75,34 @@ fn micro_batches_of_any_size_give_the_same_losses_and_weights() {
         }
     }
 }
+
+#[test]
+fn runs_on_one_two_and_five_threads_have_the_same_bits() {
+    // Rows and widths beyond the blocks in which kernels share work among threads.
+    let wide = [
+        "schedule.steps=3",
+        "batch.rows=6",
+        "batch.micro_rows=3",
+        "model.max_seq_len=160",
+        "model.sliding_window=48",
+        "model.hidden_dim=96",
+        "model.latent_dim=48",
+        "model.intermediate_dim=40",
+        "model.num_experts=16",
+    ];
+    let bf16 = ["model.compute=\"bf16\"", "optimizer.momentum_dtype=\"bf16\""];
+    let tiny = Tiny::new();
+    for (name, overrides) in [("f32", &[][..]), ("bf16", &bf16)] {
+        let overrides = [&wide, overrides].concat();
+        for threads in [1, 2, 5] {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+            let pool = pool.build().expect("a pool");
+            pool.install(|| tiny.run(&format!("{name}{threads}"), &overrides)).expect("a run");
+        }
+        let one = format!("{name}1");
+        for more in [2, 5].map(|threads| format!("{name}{threads}")) {
+            assert_same_files(&tiny.checkpoint(&one, 3), &tiny.checkpoint(&more, 3));
+            assert_eq!(logged(&tiny.path(&one)), logged(&tiny.path(&more)), "{more}");
+        }
+    }
+}

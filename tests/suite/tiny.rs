@@ -10,6 +10,7 @@ use fulmar::train::checkpoint;
 use fulmar::train::state::{self, TrainState};
 use fulmar::train::step::{StepContext, StepReport};
 use fulmar::train::telemetry::Metrics;
+use fulmar::train::telemetry::names::PEAK_RESIDENT;
 use fulmar::train::{DeviceChoice, RunConfig, RunOptions, RunSummary, TrainError, recipe, run};
 use tempfile::TempDir;
 
@@ -142,13 +143,13 @@ impl Bench {
     }
 }
 
-/// The metric log of a run, without what depends on the clock.
+/// The metric log of a run, without what depends on the clock or on all that the process holds.
 pub(crate) fn logged(run: &Path) -> Vec<Metrics> {
     let text = std::fs::read_to_string(run.join("metrics.jsonl")).expect("a metric log");
     let line = |line: &str| {
         let metrics: Metrics = serde_json::from_str(line).expect("a flat object");
-        let timeless = metrics.into_iter().filter(|(name, _)| !name.starts_with("throughput/"));
-        timeless.collect()
+        let varies = |name: &str| name.starts_with("throughput/") || name == PEAK_RESIDENT;
+        metrics.into_iter().filter(|(name, _)| !varies(name)).collect()
     };
     text.lines().map(line).collect()
 }

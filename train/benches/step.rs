@@ -120,7 +120,7 @@ impl<'a> WholeStep<'a> {
         for _ in 0..=repeats {
             let gradients = Gradients::of_weights(&model);
             let started = Instant::now();
-            model = optimizer.step(model, gradients, rates, &Group::solo()).expect("update");
+            optimizer.step(&mut model, gradients, rates, &Group::solo()).expect("update");
             secs.push(started.elapsed().as_secs_f64());
         }
         // The first update allocates the moments.

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use fulmar_data::{DEFAULT_BLOCK_ROWS, DocumentMarks, Stage};
-use fulmar_model::{ModelConfig, Recompute};
+use fulmar_model::config::RouterDot;
+use fulmar_model::{Compute, ModelConfig, Recompute};
 use serde::{Deserialize, Serialize};
 
 use crate::error::TrainError;
-use crate::optim::{OptimizerConfig, Peaks, Schedule};
+use crate::optim::{MomentumDtype, NewtonSchulzKind, OptimizerConfig, Peaks, Schedule};
 use crate::parallel::ParallelConfig;
 
 /// Everything that decides what a run computes, and where it leaves its traces.
@@ -204,6 +205,17 @@ impl RunConfig {
     pub fn peaks(&self) -> Peaks {
         let (tokens, per_step) = (self.total_tokens(), self.tokens_per_step());
         Peaks::new(&self.optimizer, tokens, self.model.hidden_dim, per_step)
+    }
+
+    /// The first field by which a device needs bf16.
+    pub fn bf16_field(&self) -> Option<&'static str> {
+        let fields = [
+            ("model.compute", self.model.compute == Compute::Bf16),
+            ("model.router_dot", self.model.router_dot == RouterDot::Bf16),
+            ("optimizer.momentum_dtype", self.optimizer.momentum_dtype == MomentumDtype::Bf16),
+            ("optimizer.newton_schulz", self.optimizer.newton_schulz == NewtonSchulzKind::Bf16),
+        ];
+        fields.into_iter().find(|(_, bf16)| *bf16).map(|(field, _)| field)
     }
 
     /// A digest of every field, in hexadecimal.

@@ -5,9 +5,10 @@ use burn::backend::DispatchDevice;
 use burn::backend::cubecl::dtype_to_storage_type;
 #[cfg(feature = "cube")]
 use burn::tensor::DType;
-use burn::tensor::Device;
+use burn::tensor::{Device, FloatDType};
 use clap::ValueEnum;
 
+use crate::config::RunConfig;
 use crate::error::TrainError;
 
 /// Which device to use.
@@ -69,6 +70,20 @@ pub fn open(choice: DeviceChoice) -> Result<OpenDevice, TrainError> {
         DeviceChoice::Auto => Ok(accelerator().unwrap_or_else(cpu)),
         DeviceChoice::Wgpu => wgpu(),
         DeviceChoice::Cuda => cuda(),
+    }
+}
+
+/// Fails if a recipe computes or stores anything as bf16 and the device has no such type: a kernel
+/// would not compile, long after the run began.
+///
+/// # Errors
+/// [`TrainError::Config`] with the first such field.
+pub fn require_types(config: &RunConfig, device: &OpenDevice) -> Result<(), TrainError> {
+    match config.bf16_field() {
+        Some(field) if !device.device.supports_dtype(FloatDType::BF16) => {
+            Err(TrainError::config(field, "bf16", format!("f32: {} has no bf16", device.name)))
+        }
+        _ => Ok(()),
     }
 }
 

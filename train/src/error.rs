@@ -1,5 +1,6 @@
 use std::path::{Path, PathBuf};
 
+use burn::tensor::DType;
 use fulmar_model::Role;
 use thiserror::Error;
 
@@ -93,6 +94,18 @@ pub enum TrainError {
     MissingState {
         /// `<path>.<moment>`.
         name: String,
+    },
+    /// Optimizer state of another type than the recipe's.
+    #[error(
+        "optimizer state `{name}` is {found:?}, needed {needed:?} (`optimizer.momentum_dtype`)"
+    )]
+    StateType {
+        /// `<path>.<moment>`.
+        name: String,
+        /// The type in the checkpoint.
+        found: DType,
+        /// The type that the recipe asks for.
+        needed: DType,
     },
     /// Loss or gradient norm that is not finite.
     #[error(

@@ -5,9 +5,11 @@ use fulmar_eval::EvalReport;
 use crate::config::RunConfig;
 use crate::error::TrainError;
 use crate::plan::grouped;
+use crate::plot;
 use crate::run::{RunOptions, RunSummary};
 use crate::samples::{Sample, TEMPERATURE};
-use crate::{plot, telemetry::console};
+use crate::telemetry::console;
+use crate::telemetry::memory::{self, Sizes};
 
 /// Prints table, loss plot, samples and places, and draws `loss.svg`; nothing on any but the first
 /// rank.
@@ -61,8 +63,18 @@ fn run_table(config: &RunConfig, summary: &RunSummary) -> String {
         ("training FLOPs", format!("{:.3e}", flops * summary.state.step as f64)),
         ("tokens/s", format!("{speed:.0} ({:.1} GFLOP/s of the model)", rate / 1e9)),
         ("training time", console::time(summary.train_secs)),
+        ("peak memory", peak_memory(&Sizes::of(&summary.state))),
     ];
     rows.map(|(name, value)| format!("{name:<16}{value}\n")).concat()
+}
+
+fn peak_memory(sizes: &Sizes) -> String {
+    let counted = memory::human(sizes.total());
+    let counted = format!("{counted} of weights, gradients and optimizer state a rank");
+    match memory::peak_resident_bytes() {
+        Some(peak) => format!("{} resident; {counted}", memory::human(peak)),
+        None => counted,
+    }
 }
 
 fn heldout_table(model: &EvalReport, bigram: Option<&EvalReport>) -> String {

@@ -11,10 +11,12 @@ use crate::config::RunConfig;
 use crate::device::{self, DeviceChoice, OpenDevice};
 use crate::error::TrainError;
 use crate::launch::on_ranks;
+use crate::plan::grouped;
 use crate::samples::Sample;
 use crate::state::TrainState;
 use crate::step::StepReport;
 use crate::telemetry::jsonl::LOG_FILE;
+use crate::telemetry::memory::Sizes;
 use crate::training_loop::{Assembled, TrainingLoop};
 
 /// How a run is started; what it computes is in its [`RunConfig`].
@@ -93,6 +95,7 @@ fn run_rank(
     world: &World,
 ) -> Result<RunSummary, TrainError> {
     let device = device::open(options.device)?;
+    device::require_types(config, &device)?;
     let newest = newest_for_all(options, world)?;
     let data = assemble::data_of_rank(config, world)?;
     let mut state = TrainState::new(config, world, &device.device)?;
@@ -203,8 +206,8 @@ fn describe(config: &RunConfig, data: &RunData, state: &TrainState) {
     let model = &config.model;
     println!(
         "model: {} parameters, {} active; {} layers, {} experts, top-{}",
-        model.num_params(),
-        model.num_active_params(),
+        grouped(model.num_params()),
+        grouped(model.num_active_params()),
         model.num_layers,
         model.num_experts,
         model.num_experts_per_token,
@@ -221,8 +224,8 @@ fn describe(config: &RunConfig, data: &RunData, state: &TrainState) {
     let manifest = data.rows.store().manifest();
     println!(
         "data: {} tokens in {} documents, {:.2} bytes a token; {} held-out documents",
-        manifest.num_tokens(),
-        manifest.num_documents(),
+        grouped(manifest.num_tokens()),
+        grouped(manifest.num_documents()),
         data.bytes_per_token,
         data.heldout.documents().len(),
     );
@@ -234,4 +237,5 @@ fn describe(config: &RunConfig, data: &RunData, state: &TrainState) {
         peaks.lr_muonh,
         peaks.lr_adam,
     );
+    print!("{}", Sizes::of(state));
 }

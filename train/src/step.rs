@@ -1,6 +1,8 @@
 //! One training step, in the order of SPEC section 4: pending balance to bias, forward and
 //! backward, finiteness, update, new pending balance.
 
+use std::time::Instant;
+
 use burn::tensor::Device;
 use fulmar_data::Batch;
 use fulmar_ep::transport::TransportError;
@@ -81,6 +83,17 @@ pub struct StepReport {
     pub bias_range: (f32, f32),
     /// False if loss or gradient were not finite and nothing was updated.
     pub updated: bool,
+    /// Where the time went.
+    pub seconds: StepSeconds,
+}
+
+/// Seconds of the parts of a step on this rank; the rest is waiting for others and small sums.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct StepSeconds {
+    /// Forward and backward over all micro-batches.
+    pub forward_backward: f64,
+    /// The update of all parameters; 0 where nothing was updated.
+    pub update: f64,
 }
 
 impl TrainState {
@@ -100,7 +113,10 @@ impl TrainState {
         let model = self.model.clone().with_pending(context.balancing, &self.pending);
         let bias_range = bias_range(&model);
         let mut gradients = Gradients::default();
+        let started = Instant::now();
         let sums = routed(accumulate(&model, batch, context, &mut gradients))?;
+        let forward_backward = started.elapsed().as_secs_f64();
+        let mut seconds = StepSeconds { forward_backward, update: 0.0 };
         self.batches += 1;
         // The ranks of another replica know nothing of scores that are not finite here.
         if world.all.sum_u64("not routed", &[u64::from(sums.is_none())])?[0] > 0 {
@@ -121,7 +137,11 @@ impl TrainState {
         let (layers, margins): (Vec<_>, Vec<_>) = sums.layers.into_iter().unzip();
         if updated {
             let pending = self.next_pending(&margins, context)?;
-            self.model = self.optimizer.step(model, gradients, rates, &world.expert)?;
+            // The one handle on the weights, so that they are updated in place.
+            self.model = model;
+            let started = Instant::now();
+            self.optimizer.step(&mut self.model, gradients, rates, &world.expert)?;
+            seconds.update = started.elapsed().as_secs_f64();
             self.pending = pending;
             self.step += 1;
         }
@@ -135,6 +155,7 @@ impl TrainState {
             layers,
             bias_range,
             updated,
+            seconds,
         })
     }
 
@@ -176,6 +197,7 @@ impl StepReport {
             layers: Vec::new(),
             bias_range,
             updated: false,
+            seconds: StepSeconds::default(),
         }
     }
 }

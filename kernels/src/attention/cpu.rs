@@ -1,6 +1,7 @@
 //! The CPU kernel: memory grows with s, never with its square.
 
 mod backward;
+mod bf16;
 mod forward;
 mod heads;
 mod mask;
@@ -8,6 +9,7 @@ mod rows;
 
 use burn::backend::Flex;
 use burn::backend::flex::FlexTensor;
+use burn::tensor::DType;
 use rayon::prelude::*;
 
 use self::backward::{Saved, attend_backward};
@@ -26,6 +28,9 @@ impl AttentionKernel for Flex {
         inputs: AttentionInputs<Self>,
         options: &AttentionOptions,
     ) -> (FlexTensor, Option<AttentionSaved<Self>>) {
+        if inputs.q.dtype() == DType::BF16 {
+            return (bf16::forward(inputs, options), None);
+        }
         let arguments = Arguments::new(inputs, options);
         let call = arguments.call(options);
         let Geometry { b, s, h, j, a, own } = call.geometry;
@@ -64,6 +69,9 @@ impl AttentionKernel for Flex {
         saved: Option<AttentionSaved<Self>>,
         grad: FlexTensor,
     ) -> [FlexTensor; 3] {
+        if inputs.q.dtype() == DType::BF16 {
+            return bf16::backward(inputs, options, grad);
+        }
         let (saved, grad) = (saved.expect("forward saves"), contiguous(grad));
         let arguments = Arguments::new(inputs, options);
         let call = arguments.call(options);

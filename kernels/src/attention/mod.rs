@@ -26,11 +26,15 @@ pub use reference::reference;
 /// Query head i reads stored slot `floor(i j / h)`, which reads own head
 /// `floor(slot own_kv_heads / j)`; stored heads that nothing reads get zero gradient.
 ///
+/// Of bf16 tensors the products are those of bf16: operands are rounded, sums are f32; norm, rotation,
+/// softmax and the exclusive step are f32, and so are scores. Result and gradients are bf16.
+///
 /// # Shapes
-/// `q` [b, s, h, a], `k` and `v` [b, s, j, a], `segment_ids` [b, s], result [b, s, h, a].
+/// `q` [b, s, h, a], `k` and `v` [b, s, j, a], all of one type; `segment_ids` [b, s], result
+/// [b, s, h, a].
 ///
 /// # Panics
-/// If the shapes disagree, h is not a multiple of j, or an option is outside its range
+/// If the shapes or types disagree, h is not a multiple of j, or an option is outside its range
 /// (see [`AttentionOptions`]).
 ///
 /// # Source
@@ -47,6 +51,10 @@ pub fn attention(
     for (name, found) in [("k", k.dims()), ("v", v.dims())] {
         let needed = [b, s, j, a];
         assert_eq!(found, needed, "attention: `{name}` has shape {found:?}, needed {needed:?}");
+    }
+    for (name, found) in [("k", k.dtype()), ("v", v.dtype())] {
+        let needed = q.dtype();
+        assert_eq!(found, needed, "attention: `{name}` is {found:?}, needed {needed:?} as `q`");
     }
     let found = segment_ids.dims();
     assert_eq!(found, [b, s], "attention: `segment_ids` has shape {found:?}, needed [{b}, {s}]");

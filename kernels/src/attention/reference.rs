@@ -1,4 +1,4 @@
-use burn::tensor::{Bool, Device, Int, Tensor, TensorData, activation::softmax};
+use burn::tensor::{Bool, DType, Device, Int, Tensor, TensorData, activation::softmax};
 
 use super::AttentionOptions;
 
@@ -11,21 +11,24 @@ pub fn reference(
     segment_ids: Tensor<2, Int>,
     options: &AttentionOptions,
 ) -> Tensor<4> {
-    let ([_, _, h, a], j) = (q.dims(), k.dims()[2]);
+    let ([_, _, h, a], j, dtype) = (q.dims(), k.dims()[2], q.dtype());
+    let [q, k, v] = [q, k, v].map(|x| x.cast(DType::F32));
+    // What a product reads, in the type of the inputs.
+    let operand = |x: Tensor<4>| x.cast(dtype).cast(DType::F32);
     let own: Vec<i32> = (0..h).map(|head| options.own_head(head, h, j) as i32).collect();
     let own = Tensor::<1, Int>::from_data(TensorData::new(own, [h]), &segment_ids.device());
-    let q = place(q, options).mul_scalar(options.qk_mult).swap_dims(1, 2);
-    let k = place(k.select(2, own.clone()), options).swap_dims(1, 2);
+    let q = operand(place(q, options)).mul_scalar(options.qk_mult).swap_dims(1, 2);
+    let k = operand(place(k.select(2, own.clone()), options)).swap_dims(1, 2);
     let v = v.select(2, own);
 
     let scores = q.matmul(k.transpose()).div_scalar((a as f64).sqrt());
     let forbidden = forbidden(segment_ids, h, options.window);
     let weights = softmax(scores.mask_fill(forbidden, f32::NEG_INFINITY), 3);
-    let y = weights.matmul(v.clone().swap_dims(1, 2)).swap_dims(1, 2);
+    let y = operand(weights).matmul(v.clone().swap_dims(1, 2)).swap_dims(1, 2);
 
     let along = (y.clone() * v.clone()).sum_dim(3);
     let square = (v.clone() * v.clone()).sum_dim(3).add_scalar(options.exclusive_eps);
-    y - along / square * v
+    (y - along / square * v).cast(dtype)
 }
 
 /// Divided by the root mean square of each head, then rotated by position.

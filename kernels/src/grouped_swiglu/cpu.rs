@@ -1,8 +1,9 @@
 use burn::backend::Flex;
 use burn::backend::flex::FlexTensor;
+use burn::tensor::DType;
 use rayon::prelude::*;
 
-use super::{GroupedSwigluInputs, GroupedSwigluKernel, GroupedSwigluSaved, Groups};
+use super::{GroupedSwigluInputs, GroupedSwigluKernel, GroupedSwigluSaved, Groups, bf16};
 use crate::flex::{contiguous, dims, float_tensor, floats};
 use crate::matrix::{Factors, Matrix, multiply};
 use crate::simd::sigmoid_in_place;
@@ -13,6 +14,9 @@ const TASK_ROWS: usize = 256;
 
 impl GroupedSwigluKernel for Flex {
     fn forward(inputs: GroupedSwigluInputs<Flex>, groups: &Groups) -> FlexTensor {
+        if inputs.x.dtype() == DType::BF16 {
+            return bf16::forward(inputs, groups);
+        }
         forward(inputs, groups, false).0
     }
 
@@ -20,6 +24,9 @@ impl GroupedSwigluKernel for Flex {
         inputs: GroupedSwigluInputs<Flex>,
         groups: &Groups,
     ) -> (FlexTensor, Option<GroupedSwigluSaved<Flex>>) {
+        if inputs.x.dtype() == DType::BF16 {
+            return (bf16::forward(inputs, groups), None);
+        }
         forward(inputs, groups, true)
     }
 
@@ -29,6 +36,9 @@ impl GroupedSwigluKernel for Flex {
         saved: Option<GroupedSwigluSaved<Flex>>,
         grad: FlexTensor,
     ) -> GroupedSwigluInputs<Flex> {
+        if inputs.x.dtype() == DType::BF16 {
+            return bf16::backward(inputs, groups, grad);
+        }
         let (inputs, grad) = (inputs.contiguous(), contiguous(grad));
         let saved = saved.expect("forward saves");
         let experts = Experts::of(&inputs);
@@ -214,7 +224,7 @@ impl<'a> Experts<'a> {
 }
 
 impl GroupedSwigluInputs<Flex> {
-    fn contiguous(self) -> Self {
+    pub(super) fn contiguous(self) -> Self {
         Self {
             x: contiguous(self.x),
             w_gate: contiguous(self.w_gate),

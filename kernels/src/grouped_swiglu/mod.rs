@@ -1,13 +1,14 @@
 //! `SwiGLU` experts over groups of rows, each group with its own three matrices.
 
 mod autodiff;
+mod bf16;
 mod cpu;
 mod groups;
 
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Dispatch, Flex, backend_extension};
 use burn::tensor::activation::silu;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{DType, Device, Tensor};
 
 pub use groups::Groups;
 
@@ -17,8 +18,12 @@ use crate::graph::{differentiate, gradient, leaf};
 /// For the rows of group `i`: `(silu(x w_gate[i]) * (x w_up[i])) w_down[i]`. Rows of no group give
 /// zero and pass no gradient; the matrices of an empty group get a gradient of exactly zero.
 ///
+/// Of bf16 tensors the products are those of bf16: operands and results are rounded, sums are f32, and
+/// so is what lies between the products. Result and gradients are bf16.
+///
 /// # Shapes
-/// `x` [rows, c], `w_gate` and `w_up` [groups, c, f], `w_down` [groups, f, c], result [rows, c].
+/// `x` [rows, c], `w_gate` and `w_up` [groups, c, f], `w_down` [groups, f, c], result [rows, c]; all of
+/// one type.
 ///
 /// # Panics
 /// If `x`, a matrix stack and `groups` disagree.
@@ -42,6 +47,15 @@ pub fn grouped_swiglu(
     ] {
         assert_eq!(found, needed, "grouped_swiglu: `{name}` is {found:?}, needed {needed:?}");
     }
+    let needed = x.dtype();
+    for (name, found) in
+        [("w_gate", w_gate.dtype()), ("w_up", w_up.dtype()), ("w_down", w_down.dtype())]
+    {
+        assert_eq!(
+            found, needed,
+            "grouped_swiglu: `{name}` is {found:?}, needed {needed:?} as `x`"
+        );
+    }
     Tensor::from_dispatch(Dispatch::grouped_swiglu(
         x.into_dispatch(),
         w_gate.into_dispatch(),
@@ -60,8 +74,9 @@ pub fn reference(
     groups: &Groups,
 ) -> Tensor<2> {
     let ([rows, c], [_, _, f]) = (x.dims(), w_gate.dims());
-    let device = x.device();
-    let zeros = |rows: usize, device: &Device| Tensor::<2>::zeros([rows, c], device);
+    let (device, dtype) = (x.device(), x.dtype());
+    let zeros = |rows: usize, device: &Device| Tensor::<2>::zeros([rows, c], (device, dtype));
+    let wide = |x: Tensor<2>| x.cast(DType::F32);
     let (mut parts, mut next_row) = (vec![], 0);
     for i in groups.in_row_order() {
         let range = groups.range(i);
@@ -72,9 +87,9 @@ pub fn reference(
             let w: Tensor<3> = w.clone().narrow(0, i, 1);
             w.reshape(shape)
         };
-        let gate = silu(x.clone().matmul(of_group(&w_gate, [c, f])));
-        let up = x.matmul(of_group(&w_up, [c, f]));
-        parts.push((gate * up).matmul(of_group(&w_down, [f, c])));
+        let gate = silu(wide(x.clone().matmul(of_group(&w_gate, [c, f]))));
+        let up = wide(x.matmul(of_group(&w_up, [c, f])));
+        parts.push((gate * up).cast(dtype).matmul(of_group(&w_down, [f, c])));
     }
     parts.push(zeros(rows - next_row, &device));
     let out = Tensor::cat(parts, 0);

@@ -1,9 +1,12 @@
 use burn::backend::Flex;
 use burn::backend::flex::FlexTensor;
+use burn::tensor::DType;
+use half::bf16;
 use rayon::prelude::*;
 
 use super::{MuonHKernel, MuonHNorm, MuonHOptions};
-use crate::flex::{contiguous, dims, floats, floats_mut, unshared};
+use crate::bf16::Stored;
+use crate::flex::{contiguous, dims, elements_mut, floats, floats_mut, unshared, unshared_of};
 use crate::hyperball;
 use crate::newton_schulz::cpu::for_each_matrix;
 use crate::parallel::ELEMENT_BLOCK;
@@ -15,28 +18,39 @@ impl MuonHKernel for Flex {
         momentum: FlexTensor,
         options: &MuonHOptions,
     ) -> (FlexTensor, FlexTensor) {
-        let [_, p, q] = dims(&w);
-        let [mut w, mut momentum] = [w, momentum].map(unshared);
-        let weights = floats_mut(&mut w);
-        match options.norm {
-            MuonHNorm::PerMatrix => {
-                let grad = contiguous(grad);
-                per_matrix(weights, floats(&grad), floats_mut(&mut momentum), [p, q], options);
-            }
-            MuonHNorm::Joint => {
-                let mut update = unshared(grad);
-                let update = floats_mut(&mut update);
-                joint(weights, update, floats_mut(&mut momentum), [p, q], options);
-            }
+        match momentum.dtype() {
+            DType::BF16 => step::<bf16>(w, grad, momentum, options),
+            _ => step::<f32>(w, grad, momentum, options),
         }
-        (w, momentum)
     }
 }
 
-fn per_matrix(
+fn step<M: Stored>(
+    w: FlexTensor,
+    grad: FlexTensor,
+    momentum: FlexTensor,
+    options: &MuonHOptions,
+) -> (FlexTensor, FlexTensor) {
+    let [_, p, q] = dims(&w);
+    let (mut w, mut momentum) = (unshared(w), unshared_of::<M>(momentum));
+    let (weights, stored) = (floats_mut(&mut w), elements_mut::<M>(&mut momentum));
+    match options.norm {
+        MuonHNorm::PerMatrix => {
+            let grad = contiguous(grad);
+            per_matrix(weights, floats(&grad), stored, [p, q], options);
+        }
+        MuonHNorm::Joint => {
+            let mut update = unshared(grad);
+            joint(weights, floats_mut(&mut update), stored, [p, q], options);
+        }
+    }
+    (w, momentum)
+}
+
+fn per_matrix<M: Stored>(
     w: &mut [f32],
     grad: &[f32],
-    momentum: &mut [f32],
+    momentum: &mut [M],
     [p, q]: [usize; 2],
     options: &MuonHOptions,
 ) {
@@ -54,10 +68,10 @@ fn per_matrix(
 }
 
 /// The gradient, `update` on entry, is overwritten by the update.
-fn joint(
+fn joint<M: Stored>(
     w: &mut [f32],
     update: &mut [f32],
-    momentum: &mut [f32],
+    momentum: &mut [M],
     [p, q]: [usize; 2],
     options: &MuonHOptions,
 ) {
@@ -70,13 +84,14 @@ fn joint(
     hyperball::step(w, update, options.lr);
 }
 
-/// `m = decay m + g`, then `g = decay m + g`.
-fn momentum_step(grad: &mut [f32], momentum: &mut [f32], decay: f32) {
+/// `m = decay m + g`, then `g = decay m + g`; what is stored of m is rounded after both.
+fn momentum_step<M: Stored>(grad: &mut [f32], momentum: &mut [M], decay: f32) {
     let blocks = grad.par_chunks_mut(ELEMENT_BLOCK).zip(momentum.par_chunks_mut(ELEMENT_BLOCK));
     blocks.for_each(|(grad, momentum)| {
-        for (grad, momentum) in grad.iter_mut().zip(momentum) {
-            *momentum = *momentum * decay + *grad;
-            *grad += *momentum * decay;
+        for (grad, stored) in grad.iter_mut().zip(momentum) {
+            let momentum = stored.load() * decay + *grad;
+            *grad += momentum * decay;
+            *stored = M::store(momentum);
         }
     });
 }

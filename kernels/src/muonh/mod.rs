@@ -7,7 +7,7 @@ mod cube;
 
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Dispatch, Flex, backend_extension};
-use burn::tensor::Tensor;
+use burn::tensor::{DType, Tensor};
 
 pub(crate) use check::checks;
 
@@ -44,13 +44,17 @@ pub struct MuonHOptions {
 /// is left out: `o / |o|` does not see it. A matrix that is zero, or whose update is, stays as it
 /// is; with [`MuonHNorm::Joint`] that holds for the stack.
 ///
-/// Weights and momentum are updated in place where nothing else holds their buffers.
+/// The momentum may be stored as bf16: the step is computed in f32 from what is stored, and m is
+/// rounded to the nearest bf16, ties to even, after it has served.
+///
+/// Weights and momentum are updated in place where nothing else holds their buffers; on a CPU
+/// what is needed beside them is of the size of a matrix, not of the stack.
 ///
 /// # Shapes
-/// All tensors [n, p, q].
+/// All tensors [n, p, q], f32 but for `momentum`.
 ///
 /// # Panics
-/// If shapes differ.
+/// If shapes differ, or a tensor has another type.
 ///
 /// # Source
 /// SPEC section 4, `MuonH`.
@@ -68,6 +72,15 @@ pub fn muonh_step(
             "muonh_step: `{argument}` has shape {found:?}, needed {needed:?} as `w`"
         );
     }
+    for (argument, tensor) in [("w", &w), ("grad", &grad)] {
+        let found = tensor.dtype();
+        assert_eq!(found, DType::F32, "muonh_step: `{argument}` is {found:?}, needed F32");
+    }
+    let found = momentum.dtype();
+    assert!(
+        matches!(found, DType::F32 | DType::BF16),
+        "muonh_step: `momentum` is {found:?}, needed F32 or BF16"
+    );
     let [w, grad, momentum] = [w, grad, momentum].map(Tensor::into_dispatch);
     let (w, momentum) = Dispatch::muonh_step(w, grad, momentum, *options);
     (Tensor::from_dispatch(w), Tensor::from_dispatch(momentum))
@@ -80,11 +93,12 @@ pub fn reference(
     momentum: Tensor<3>,
     options: &MuonHOptions,
 ) -> (Tensor<3>, Tensor<3>) {
-    let momentum = momentum * options.momentum + grad.clone();
+    let stored = momentum.dtype();
+    let momentum = momentum.cast(DType::F32) * options.momentum + grad.clone();
     let update = momentum.clone() * options.momentum + grad;
     let update = newton_schulz::reference(update, options.precision);
     let w = hyperball::reference(w, update, options.lr, options.norm == MuonHNorm::Joint);
-    (w, momentum)
+    (w, momentum.cast(stored))
 }
 
 /// The operation as Burn dispatches it; it takes and returns values outside any graph.

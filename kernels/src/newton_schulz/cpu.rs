@@ -5,6 +5,7 @@ use rayon::prelude::*;
 use super::product::{LANES, Product, ROWS};
 use super::transpose::{mirror, transpose};
 use super::{COEFFICIENTS, NORM_EPS, NewtonSchulzKernel, Precision};
+use crate::bf16::{nearest as bf16, round};
 use crate::flex::{dims, floats_mut, unshared};
 use crate::hyperball::sum_squares;
 
@@ -218,15 +219,4 @@ fn rounded_sum(out: &mut [f32], alpha: f32, add: &[f32], beta: f32) {
     for (out, add) in out.iter_mut().zip(add) {
         *out = bf16(bf16(alpha * bf16(*out)) + bf16(beta * add));
     }
-}
-
-fn round(values: &mut [f32]) {
-    values.iter_mut().for_each(|value| *value = bf16(*value));
-}
-
-/// The nearest bf16, ties to even; branch-free, so that loops over it vectorise.
-fn bf16(value: f32) -> f32 {
-    let bits = value.to_bits();
-    let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) & 0xffff_0000;
-    if value.is_nan() { value } else { f32::from_bits(rounded) }
 }

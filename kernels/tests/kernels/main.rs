@@ -13,6 +13,7 @@ mod muonh;
 mod newton_schulz;
 mod pack;
 mod permute;
+mod products_bf16;
 mod rms_norm;
 mod sequence_balance;
 mod short_conv;

@@ -1,8 +1,8 @@
-use burn::tensor::{Tensor, TensorData};
+use burn::tensor::{DType, Tensor, TensorData};
 use fulmar_kernels::muonh::{MuonHNorm, MuonHOptions, muonh_step, reference};
 use fulmar_kernels::newton_schulz::Precision;
 
-use crate::compare::{assert_close, assert_repeats, bits, device, tensor};
+use crate::compare::{assert_close, assert_repeats, bits, device, floats, tensor};
 use crate::golden::optimizer_cases;
 
 const OPTIONS: MuonHOptions = MuonHOptions {
@@ -140,4 +140,58 @@ fn muonh_does_not_depend_on_the_number_of_threads() {
 fn muonh_names_the_argument_that_does_not_fit() {
     let w = tensor([1, 2, 3], 1);
     muonh_step(w.clone(), w.clone().swap_dims(1, 2), w, &OPTIONS);
+}
+
+#[test]
+fn muonh_of_bf16_momentum_matches_its_reference_and_stores_the_nearest() {
+    for shape in [[4, 3, 5], [2, 48, 48], [1, 150, 140], [3, 30, 20]] {
+        for options in [OPTIONS, JOINT] {
+            let [w, grad, momentum] = inputs(shape);
+            let momentum = momentum.cast(DType::BF16);
+            let found = muonh_step(w.clone(), grad.clone(), momentum.clone(), &options);
+            let expected = reference(w.clone(), grad.clone(), momentum.clone(), &options);
+            assert_close(&format!("w {shape:?}"), found.0.clone(), expected.0, 5e-6);
+            // The step of an f32 momentum of the same values: the same weights, and a momentum
+            // that is rounded after it has served.
+            let wide = muonh_step(w, grad, momentum.cast(DType::F32), &options);
+            assert_eq!(bits(found.0), bits(wide.0), "computed in f32");
+            assert_eq!(found.1.dtype(), DType::BF16);
+            let rounded: Vec<u16> = floats(wide.1).into_iter().map(nearest).collect();
+            let stored: Vec<u16> =
+                floats(found.1.cast(DType::F32)).into_iter().map(nearest).collect();
+            assert_eq!(stored, rounded);
+        }
+    }
+}
+
+/// The upper half of the bits of the nearest bf16, ties to even.
+fn nearest(value: f32) -> u16 {
+    let bits = value.to_bits();
+    ((bits + 0x7fff + (bits >> 16 & 1)) >> 16) as u16
+}
+
+#[test]
+fn muonh_updates_bf16_momentum_in_place_and_does_not_depend_on_threads() {
+    let momentum = |shape| tensor::<3>(shape, 3).cast(DType::BF16);
+    for options in [OPTIONS, JOINT] {
+        let [w, grad, _] = inputs([2, 6, 4]);
+        let data = momentum([2, 6, 4]).into_data();
+        let address = data.as_bytes().as_ptr();
+        let options_of_data = (&device(), DType::BF16);
+        let held = Tensor::<3>::from_data(data, options_of_data);
+        let (_, held) = muonh_step(w, grad, held, &options);
+        assert_eq!(held.into_data().as_bytes().as_ptr(), address, "in place");
+        assert_repeats(|| {
+            let [w, grad, _] = inputs([40, 48, 48]);
+            let (w, momentum) = muonh_step(w, grad, momentum([40, 48, 48]), &options);
+            [bits(w), bits(momentum.cast(DType::F32))]
+        });
+    }
+}
+
+#[test]
+#[should_panic(expected = "muonh_step: `momentum` is F16, needed F32 or BF16")]
+fn muonh_names_a_type_it_lacks() {
+    let [w, grad, momentum] = inputs([1, 2, 3]);
+    muonh_step(w, grad, momentum.cast(DType::F16), &OPTIONS);
 }

@@ -5,6 +5,7 @@ use burn::tensor::Tensor;
 use fulmar_ep::ExpertRows;
 use fulmar_kernels::grouped_swiglu::grouped_swiglu;
 
+use crate::compute::Compute;
 use crate::config::ModelConfig;
 use crate::init::Initializer;
 use crate::role::{Role, RoleTable, Roles};
@@ -18,6 +19,8 @@ pub struct Experts {
     pub w_up: Param<Tensor<3>>,
     /// [g, f, c].
     pub w_down: Param<Tensor<3>>,
+    #[module(skip)]
+    compute: Compute,
 }
 
 impl Experts {
@@ -29,6 +32,7 @@ impl Experts {
             w_gate: init.experts("w_gate", experts.clone(), [c, f]),
             w_up: init.experts("w_up", experts.clone(), [c, f]),
             w_down: init.experts("w_down", experts, [f, c]),
+            compute: config.compute,
         }
     }
 
@@ -39,8 +43,11 @@ impl Experts {
 
     /// `(silu(z w_gate) * (z w_up)) w_down` for each group of rows [r, c], to [r, c].
     pub fn forward(&self, wave: ExpertRows) -> Tensor<2> {
-        let (gate, up, down) = (self.w_gate.val(), self.w_up.val(), self.w_down.val());
-        grouped_swiglu(wave.rows, gate, up, down, &wave.groups)
+        let compute = self.compute;
+        let weights = [self.w_gate.val(), self.w_up.val(), self.w_down.val()];
+        let [gate, up, down] = weights.map(|weight| compute.operand(weight));
+        let rows = compute.operand(wave.rows);
+        compute.result(grouped_swiglu(rows, gate, up, down, &wave.groups))
     }
 }
 

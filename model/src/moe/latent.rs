@@ -4,6 +4,7 @@ use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use fulmar_kernels::rms_norm::rms_norm;
 
+use crate::compute::Compute;
 use crate::config::ModelConfig;
 use crate::init::Initializer;
 use crate::role::{Role, RoleTable, Roles};
@@ -18,6 +19,8 @@ pub struct Latent {
     /// [c, d].
     pub up: Param<Tensor<2>>,
     eps: f64,
+    #[module(skip)]
+    compute: Compute,
 }
 
 impl Latent {
@@ -29,17 +32,18 @@ impl Latent {
             gain: init.constant([c], 1.0),
             up: init.matrix("up", [c, d]),
             eps: config.norm_eps,
+            compute: config.compute,
         }
     }
 
     /// `u` [t, d] to [t, c].
     pub fn compress(&self, u: Tensor<2>) -> Tensor<2> {
-        rms_norm(u.matmul(self.down.val()), self.gain.val(), self.eps)
+        rms_norm(self.compute.product(u, self.down.val()), self.gain.val(), self.eps)
     }
 
     /// `y` [t, c] to [t, d].
     pub fn expand(&self, y: Tensor<2>) -> Tensor<2> {
-        y.matmul(self.up.val())
+        self.compute.product(y, self.up.val())
     }
 }
 

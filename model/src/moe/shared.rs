@@ -4,6 +4,7 @@ use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use fulmar_kernels::gated::swiglu;
 
+use crate::compute::Compute;
 use crate::config::ModelConfig;
 use crate::init::Initializer;
 use crate::role::{Role, RoleTable, Roles};
@@ -17,6 +18,8 @@ pub struct SharedExpert {
     pub w_up: Param<Tensor<2>>,
     /// [inner, d].
     pub w_down: Param<Tensor<2>>,
+    #[module(skip)]
+    compute: Compute,
 }
 
 impl SharedExpert {
@@ -27,14 +30,17 @@ impl SharedExpert {
             w_gate: init.matrix("w_gate", [d, inner]),
             w_up: init.matrix("w_up", [d, inner]),
             w_down: init.matrix("w_down", [inner, d]),
+            compute: config.compute,
         }
     }
 
     /// `u` [t, d] to [t, d].
     pub fn forward(&self, u: Tensor<2>) -> Tensor<2> {
-        let gate = u.clone().matmul(self.w_gate.val());
-        let up = u.matmul(self.w_up.val());
-        swiglu(gate, up).matmul(self.w_down.val())
+        let compute = self.compute;
+        let u = compute.operand(u);
+        let gate = compute.product(u.clone(), self.w_gate.val());
+        let up = compute.product(u, self.w_up.val());
+        compute.product(swiglu(gate, up), self.w_down.val())
     }
 }
 

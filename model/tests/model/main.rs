@@ -1,6 +1,7 @@
 //! The model against golden values, published figures and its own promises.
 
 mod case;
+mod compute;
 mod documents;
 mod golden;
 mod over_ranks;

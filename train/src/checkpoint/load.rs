@@ -69,10 +69,11 @@ pub struct Source<'a> {
     pub experts: Range<usize>,
 }
 
-/// Replaces everything in `state` by what a checkpoint holds.
+/// Replaces everything in `state` by what a checkpoint holds, parameter by parameter.
 ///
 /// # Errors
-/// If the checkpoint is of another recipe, seed, data or optimizer table, or lacks a tensor.
+/// If the checkpoint is of another recipe, seed, data or optimizer table; then the state is as it
+/// was. If it lacks a tensor; then the state has no weights any more.
 pub fn restore(
     from: &Source<'_>,
     config: &RunConfig,
@@ -107,7 +108,11 @@ pub fn restore(
         let stack = stacks.stack(name, experts.clone());
         stack.map_err(|error| problem.get_or_insert(error).to_string()).ok()
     };
-    let model = weights::import(state.model.clone(), |path| read(&weights_file, path, path));
+    // Given away, so that each old weight is freed when the new one is there.
+    let husk = weights::emptied(&state.model);
+    let model = weights::import(std::mem::replace(&mut state.model, husk), |path| {
+        read(&weights_file, path, path).filter(|data| data.dtype() == DType::F32)
+    });
     let imported = state.optimizer.import(manifest.step, &device.clone().inner(), |name| {
         read(&moments, name, parameter_of(name))
     });
@@ -193,10 +198,16 @@ impl TensorFile {
             .map_err(|error| TrainError::checkpoint(&self.path, error.to_string()))
     }
 
+    /// A tensor of one of the types that a checkpoint holds.
     fn tensor(&self, name: &str) -> Option<TensorData> {
         let tensors = self.tensors().ok()?;
-        let view = tensors.tensor(name).ok().filter(|view| view.dtype() == Dtype::F32)?;
-        Some(TensorData::from_bytes_vec(view.data().to_vec(), view.shape().to_vec(), DType::F32))
+        let view = tensors.tensor(name).ok()?;
+        let dtype = match view.dtype() {
+            Dtype::F32 => DType::F32,
+            Dtype::BF16 => DType::BF16,
+            _ => return None,
+        };
+        Some(TensorData::from_bytes_vec(view.data().to_vec(), view.shape().to_vec(), dtype))
     }
 
     fn pending(&self, config: &RunConfig) -> Result<Vec<Vec<f32>>, TrainError> {
@@ -205,7 +216,10 @@ impl TensorFile {
         }
         let layer = |layer: usize| {
             let data = self.tensor(&layer.to_string());
-            let data = data.filter(|data| data.num_elements() == config.model.num_experts);
+            let is_balance = |data: &TensorData| {
+                data.dtype() == DType::F32 && data.num_elements() == config.model.num_experts
+            };
+            let data = data.filter(is_balance);
             let problem =
                 || TrainError::checkpoint(&self.path, format!("no balance of layer {layer}"));
             Ok(data.ok_or_else(problem)?.iter::<f32>().collect())

@@ -1,15 +1,16 @@
 //! A state into files.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use burn::tensor::TensorData;
+use burn::tensor::{DType, Device, Tensor, TensorData};
 use fulmar_ep::World;
+use fulmar_model::weights::Held;
 use fulmar_model::{Role, weights};
-use safetensors::Dtype;
-use safetensors::tensor::TensorView;
+use safetensors::{Dtype, View};
 
 use super::manifest::{FileEntry, Manifest};
 use super::slices::slice_name;
@@ -81,8 +82,8 @@ fn write_own(
     let first_expert = world.experts(run.config.model.num_experts).start;
     let table = state.optimizer.table();
     let stacks = Stacks { table, first_expert };
-    let (mut experts, shared) = stacks.split(weights::export(&state.model), |path| path);
-    let (mut of_experts, moments) = stacks.split(state.optimizer.export(), parameter_of);
+    let (mut experts, shared) = stacks.split(weights::hold(&state.model), |path| path);
+    let (mut of_experts, moments) = stacks.split(state.optimizer.hold(), parameter_of);
     experts.append(&mut of_experts);
 
     let mut files = Files::new();
@@ -108,7 +109,8 @@ pub(crate) fn parameter_of(moment: &str) -> &str {
     moment.rsplit_once('.').map_or(moment, |(path, _)| path)
 }
 
-type Tensors = BTreeMap<String, TensorData>;
+/// Tensors of a file by name; each is copied while it is written, no two at a time.
+type Tensors = BTreeMap<String, Held>;
 
 /// How expert stacks of a shard are told from other tensors.
 struct Stacks<'a> {
@@ -136,14 +138,40 @@ impl Stacks<'_> {
 
 fn balance(state: &TrainState) -> Tensors {
     let layers = state.pending.iter().enumerate();
-    layers.map(|(layer, pending)| (layer.to_string(), TensorData::from(&pending[..]))).collect()
+    let held = |pending: &[f32]| {
+        let values = Tensor::from_data(TensorData::from(pending), &Device::flex());
+        Held::new(vec![pending.len()], values)
+    };
+    layers.map(|(layer, pending)| (layer.to_string(), held(pending))).collect()
+}
+
+/// A tensor as a file's writer sees it.
+struct InFile<'a>(&'a Held);
+
+impl View for InFile<'_> {
+    fn dtype(&self) -> Dtype {
+        match self.0.dtype() {
+            DType::F32 => Dtype::F32,
+            DType::BF16 => Dtype::BF16,
+            other => panic!("state is F32 or BF16, found {other:?}"),
+        }
+    }
+
+    fn shape(&self) -> &[usize] {
+        self.0.shape()
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        Cow::Owned(self.0.read().as_bytes().to_vec())
+    }
+
+    fn data_len(&self) -> usize {
+        self.0.num_bytes()
+    }
 }
 
 fn write_tensors(path: &Path, tensors: &Tensors) -> Result<(), TrainError> {
-    let views = tensors.iter().map(|(name, data)| {
-        let view = TensorView::new(Dtype::F32, data.shape().to_vec(), data.as_bytes());
-        (name, view.expect("state is f32"))
-    });
+    let views = tensors.iter().map(|(name, held)| (name, InFile(held)));
     let failed = |error: safetensors::SafeTensorError| {
         TrainError::io("write", path)(std::io::Error::other(error.to_string()))
     };

@@ -42,6 +42,9 @@ pub fn assemble(
         {
             return Err(format!("slice {range:?} has shape {dims:?}"));
         }
+        if let Some(needed) = dtype.filter(|dtype| *dtype != data.dtype()) {
+            return Err(format!("slice {range:?} is {:?}, needed {needed:?}", data.dtype()));
+        }
         let stride = data.as_bytes().len() / range.len();
         let from = (take.start - range.start) * stride;
         bytes.extend_from_slice(&data.as_bytes()[from..][..take.len() * stride]);
@@ -85,6 +88,14 @@ mod tests {
         let slices: BTreeMap<_, _> = [slice(0..2), slice(4..6)].into();
         assert_eq!(assemble(&slices, 0..6), Err("experts 2..4 are missing or held twice".into()));
         assert_eq!(assemble(&slices, 4..8), Err("experts 6..8 are missing".into()));
+    }
+
+    #[test]
+    fn a_slice_of_another_type_is_refused() {
+        let (start, (range, data)) = slice(2..4);
+        let other = (start, (range, data.convert_dtype(burn::tensor::DType::BF16)));
+        let slices: BTreeMap<_, _> = [slice(0..2), other].into();
+        assert_eq!(assemble(&slices, 0..4), Err("slice 2..4 is BF16, needed F32".into()));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `MuonH` with one norm over a stack of experts that is spread over shards.
 
-use burn::tensor::Tensor;
+use burn::tensor::{DType, Tensor};
 use fulmar_ep::transport::{Group, TransportError};
 use fulmar_kernels::muonh::MuonHOptions;
 use fulmar_kernels::newton_schulz::newton_schulz;
@@ -17,7 +17,8 @@ pub(super) fn muonh_step_over_shards(
     options: &MuonHOptions,
     shards: &Group,
 ) -> Result<(Tensor<3>, Tensor<3>), TransportError> {
-    let momentum = momentum * options.momentum + grad.clone();
+    let stored = momentum.dtype();
+    let momentum = momentum.cast(DType::F32) * options.momentum + grad.clone();
     let update = newton_schulz(momentum.clone() * options.momentum + grad, options.precision);
     let own = [squares(&w), squares(&update)];
     let norms = shards.sum_f64("joint norm", &own)?;
@@ -27,7 +28,7 @@ pub(super) fn muonh_step_over_shards(
     let moved = w - update * rate;
     let new = shards.sum_f64("joint norm", &[squares(&moved)])?[0].sqrt();
     let scale = if new == 0.0 { 1.0 } else { old / new };
-    Ok((moved * scale, momentum))
+    Ok((moved * scale, momentum.cast(stored)))
 }
 
 fn squares(x: &Tensor<3>) -> f64 {

@@ -12,6 +12,7 @@ pub use rule::{OptimizerTable, Rule};
 pub use schedule::Schedule;
 pub use update::{Gradients, Optimizer, StepRates};
 
+use burn::tensor::DType;
 use serde::{Deserialize, Serialize};
 
 use crate::error::TrainError;
@@ -38,6 +39,29 @@ pub enum NewtonSchulzKind {
     Bf16,
 }
 
+/// What the momentum of MuonH is stored as; updates are computed in f32 from what is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MomentumDtype {
+    /// f32, as the recipe has it.
+    #[default]
+    F32,
+    /// bf16, rounded to nearest, ties to even: half the memory, also in checkpoints. The moments of
+    /// Adam stay f32: of its second one, what a step adds, 1 - beta2 of it, is below half of the
+    /// distance of two bf16.
+    Bf16,
+}
+
+impl MomentumDtype {
+    /// The type of the tensors.
+    pub fn dtype(self) -> DType {
+        match self {
+            Self::F32 => DType::F32,
+            Self::Bf16 => DType::BF16,
+        }
+    }
+}
+
 /// The optimizer of a run (SPEC section 4). What is not given follows from the budget.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -56,6 +80,8 @@ pub struct OptimizerConfig {
     pub epsilon: Option<f64>,
     /// Momentum of MuonH.
     pub momentum: f64,
+    /// What that momentum is stored as.
+    pub momentum_dtype: MomentumDtype,
     /// Norms of MuonH's hyperball step.
     pub muonh_norm: MuonHNormKind,
     /// Arithmetic of Newton-Schulz.
@@ -75,6 +101,7 @@ impl Default for OptimizerConfig {
             beta2: None,
             epsilon: None,
             momentum: 0.95,
+            momentum_dtype: MomentumDtype::default(),
             muonh_norm: MuonHNormKind::default(),
             newton_schulz: NewtonSchulzKind::default(),
             gate_router_decay: 0.0,

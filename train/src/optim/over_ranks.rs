@@ -7,6 +7,7 @@ use fulmar_ep::World;
 use fulmar_ep::transport::{Group, TransportError};
 use fulmar_model::Role;
 
+use super::update::squares;
 use super::{Gradients, OptimizerTable};
 
 /// Floats that are summed in one collective: few enough that the copy is small beside a model,
@@ -42,9 +43,8 @@ impl Gradients {
     ) -> Result<f64, TransportError> {
         let (mut shared, mut experts) = (0.0, 0.0);
         for (path, gradient) in &self.0 {
-            let square = (gradient.clone() * gradient.clone()).sum().into_scalar::<f32>();
             let sum = if is_stack(table, path) { &mut experts } else { &mut shared };
-            *sum += f64::from(square);
+            *sum += squares(gradient);
         }
         let experts = world.expert.sum_f64("gradient norm", &[experts])?[0];
         Ok((shared + experts).sqrt())

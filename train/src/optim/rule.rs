@@ -7,6 +7,7 @@ use fulmar_model::{Role, RoleTable};
 use serde::{Deserialize, Serialize};
 
 use crate::error::TrainError;
+use crate::plan::grouped;
 
 /// An update rule (SPEC section 4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -113,6 +114,7 @@ impl OptimizerTable {
             sum.1 += entry.shape.iter().product::<usize>();
         }
         let line = |(rule, (tensors, params)): (&Rule, &(usize, usize))| {
+            let params = grouped(*params as u64);
             format!("{} {tensors} tensors, {params} parameters", rule.name())
         };
         sums.iter().map(line).collect::<Vec<_>>().join("; ")

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
-use burn::tensor::{Tensor, TensorData};
+use burn::tensor::{DType, Tensor, TensorData};
 use fulmar_ep::transport::{Group, or_unwind};
 use fulmar_kernels::adam::{AdamOptions, adam_step, adamh_step};
 use fulmar_kernels::muonh::{MuonHNorm, MuonHOptions, muonh_step};
 use fulmar_kernels::newton_schulz::Precision;
+use fulmar_model::weights::{Held, emptied};
 use fulmar_model::{GradientSink, Role};
 
 use super::joint::muonh_step_over_shards;
@@ -53,8 +54,7 @@ impl Gradients {
 
     /// Euclidean norm over all entries; not finite if any entry is not.
     pub fn norm(&self) -> f64 {
-        let square = |g: &Tensor<1>| (g.clone() * g.clone()).sum().into_scalar::<f32>();
-        self.0.values().map(|g| f64::from(square(g))).sum::<f64>().sqrt()
+        self.0.values().map(squares).sum::<f64>().sqrt()
     }
 
     /// The gradient at `path`, flat.
@@ -77,6 +77,19 @@ impl Source<'_> {
             Self::Sink(sink) => sink.take(param.id),
         }
     }
+}
+
+/// Entries whose squares are held at once: a small part of a large gradient, never a copy of it.
+const SQUARES_HELD: usize = 1 << 16;
+
+/// The sum of squares; not finite if a square, in f32, or an entry is not.
+pub(super) fn squares(gradient: &Tensor<1>) -> f64 {
+    let [len] = gradient.dims();
+    let of_part = |start: usize| {
+        let part = gradient.clone().narrow(0, start, SQUARES_HELD.min(len - start));
+        f64::from((part.clone() * part).sum().into_scalar::<f32>())
+    };
+    (0..len).step_by(SQUARES_HELD).map(of_part).sum()
 }
 
 struct Collector<'a> {
@@ -162,36 +175,60 @@ impl Optimizer {
         }
     }
 
-    /// The model after one update; `shards` are the ranks that share its experts.
+    /// Updates the model, parameter by parameter and in place where nothing else holds its weights;
+    /// each gradient is freed once it is used. `shards` are the ranks that share its experts.
     ///
     /// # Errors
-    /// [`TrainError::MissingGradient`] for a trained parameter that the loss does not reach; the
-    /// model is lost then, as after any other error of our own making.
+    /// [`TrainError::MissingGradient`] for a trained parameter that the loss does not reach; model
+    /// and state are as they were then.
+    ///
+    /// # Panics
+    /// Unwinds if a peer is lost in the middle of an update; the model is lost then.
     pub fn step<M: Module>(
         &mut self,
-        model: M,
+        model: &mut M,
         gradients: Gradients,
         rates: StepRates,
         shards: &Group,
-    ) -> Result<M, TrainError> {
+    ) -> Result<(), TrainError> {
         let reached = |path: &&String| gradients.0.contains_key(*path);
         let trained = self.table.iter().filter(|(_, entry)| entry.rule != Rule::Fixed);
         if let Some(path) = trained.map(|(path, _)| path).find(|path| !reached(path)) {
             return Err(TrainError::MissingGradient { path: path.clone() });
         }
         self.updates += 1;
-        Ok(model.map(&mut Updater {
+        // A mapper takes a module by value; what stays behind meanwhile must hold no weights, or
+        // they would be copied to be updated.
+        let husk = emptied(model);
+        let given = std::mem::replace(model, husk);
+        *model = given.map(&mut Updater {
             optimizer: self,
             gradients: gradients.0,
             rates,
             shards,
             path: Vec::new(),
-        }))
+        });
+        Ok(())
+    }
+
+    /// Bytes of state for each entry of a parameter.
+    pub fn state_bytes(&self, rule: Rule) -> u64 {
+        let dtypes = match rule {
+            Rule::MuonH => vec![self.config.momentum_dtype.dtype()],
+            Rule::Adam | Rule::AdamH => vec![DType::F32; 2],
+            Rule::Fixed => Vec::new(),
+        };
+        dtypes.iter().map(|dtype| dtype.size() as u64).sum()
     }
 
     /// State by name: `<path>.momentum`, `<path>.m`, `<path>.v`, in the shape of the parameter
-    /// here: of an expert stack, the experts of this shard.
+    /// here: of an expert stack, the experts of this shard. A copy of all of it.
     pub fn export(&self) -> BTreeMap<String, TensorData> {
+        self.hold().into_iter().map(|(name, held)| (name, held.read())).collect()
+    }
+
+    /// Handles on what [`export`](Self::export) copies.
+    pub fn hold(&self) -> BTreeMap<String, Held> {
         let mut state = BTreeMap::new();
         for (path, moments) in &self.moments {
             let parts: Vec<(&str, &Tensor<1>)> = match &moments.second {
@@ -200,9 +237,8 @@ impl Optimizer {
             };
             let shape = self.table.get(path).map_or_else(Vec::new, |entry| entry.shape.clone());
             for (name, tensor) in parts {
-                let data = tensor.clone().into_data();
-                let shape = shape_here(&shape, data.num_elements());
-                state.insert(format!("{path}.{name}"), reshaped(data, &shape));
+                let shape = shape_here(&shape, tensor.dims()[0]);
+                state.insert(format!("{path}.{name}"), Held::new(shape, tensor.clone()));
             }
         }
         state
@@ -211,28 +247,35 @@ impl Optimizer {
     /// Replaces the state with what [`export`](Self::export) gave after `updates` updates.
     ///
     /// # Errors
-    /// [`TrainError::MissingState`] for a trained parameter that `source` has no state for.
+    /// [`TrainError::MissingState`] for a trained parameter that `source` has no state for, and
+    /// [`TrainError::StateType`] where it is stored as another type than the configuration's.
     pub fn import(
         &mut self,
         updates: u64,
         device: &burn::tensor::Device,
         mut source: impl FnMut(&str) -> Option<TensorData>,
     ) -> Result<(), TrainError> {
-        let mut load = |name: String| match source(&name) {
+        let mut load = |name: String, needed: DType| match source(&name) {
+            Some(data) if data.dtype() != needed => {
+                Err(TrainError::StateType { name, found: data.dtype(), needed })
+            }
             Some(data) => {
                 let len = data.num_elements();
-                Ok(Tensor::<1>::from_data(reshaped(data, &[len]), device))
+                Ok(Tensor::<1>::from_data(reshaped(data, &[len]), (device, needed)))
             }
             None => Err(TrainError::MissingState { name }),
         };
+        let of_muonh = self.config.momentum_dtype.dtype();
         let mut moments = BTreeMap::new();
         for (path, entry) in self.table.iter() {
             let loaded = match entry.rule {
                 Rule::Fixed => continue,
-                Rule::MuonH => Moments { first: load(format!("{path}.momentum"))?, second: None },
+                Rule::MuonH => {
+                    Moments { first: load(format!("{path}.momentum"), of_muonh)?, second: None }
+                }
                 Rule::Adam | Rule::AdamH => Moments {
-                    first: load(format!("{path}.m"))?,
-                    second: Some(load(format!("{path}.v"))?),
+                    first: load(format!("{path}.m"), DType::F32)?,
+                    second: Some(load(format!("{path}.v"), DType::F32)?),
                 },
             };
             moments.insert(path.clone(), loaded);
@@ -282,14 +325,16 @@ impl Updater<'_> {
     /// kernels can write in place.
     fn update(&mut self, path: &str, weight: Tensor<1>, gradient: Tensor<1>) -> Tensor<1> {
         let entry = self.optimizer.table.get(path).expect("step checked the table").clone();
-        let zeros = || Tensor::zeros_like(&weight);
+        let zeros = |dtype: DType| Tensor::zeros(weight.dims(), (&weight.device(), dtype));
         let moments = self.optimizer.moments.remove(path);
         let (first, second) = moments.map_or((None, None), |m| (Some(m.first), m.second));
-        let first = first.unwrap_or_else(zeros);
         let (weight, moments) = if entry.rule == Rule::MuonH {
+            let dtype = self.optimizer.config.momentum_dtype.dtype();
+            let first = first.unwrap_or_else(|| zeros(dtype));
             self.muonh(&entry.shape, weight, gradient, first)
         } else {
-            let second = second.unwrap_or_else(zeros);
+            let first = first.unwrap_or_else(|| zeros(DType::F32));
+            let second = second.unwrap_or_else(|| zeros(DType::F32));
             let (step, options) = self.adam_rule(entry.rule, entry.role);
             let (weight, first, second) = step(weight, gradient, first, second, &options);
             (weight, Moments { first, second: Some(second) })

@@ -65,3 +65,15 @@ fn every_preset_is_a_valid_run_with_the_published_steps() {
         assert_eq!(RunConfig::preset(preset).schedule.steps, steps, "{name}");
     }
 }
+
+#[test]
+fn the_first_field_that_needs_bf16_is_named() {
+    let field = |overrides: &[&str]| {
+        let overrides: Vec<String> = overrides.iter().map(ToString::to_string).collect();
+        parse(MINI, "mini.toml", &overrides).expect("valid").bf16_field()
+    };
+    assert_eq!(field(&[]), None);
+    assert_eq!(field(&["model.compute=\"bf16\""]), Some("model.compute"));
+    let two = ["optimizer.momentum_dtype=\"bf16\"", "optimizer.newton_schulz=\"bf16\""];
+    assert_eq!(field(&two), Some("optimizer.momentum_dtype"));
+}

@@ -2,6 +2,7 @@
 
 pub mod console;
 pub mod jsonl;
+pub mod memory;
 pub mod names;
 mod record;
 

@@ -4,6 +4,7 @@ use fulmar_ep::{DispatchCounts, WireBytes};
 use serde_json::Value;
 
 use super::Metrics;
+use super::memory::{Sizes, peak_resident_bytes};
 use crate::config::RunConfig;
 use crate::layer_report::LayerReport;
 use crate::optim::StepRates;
@@ -17,6 +18,8 @@ pub const ATTEMPT: &str = "attempt";
 pub const LOSS: &str = "train/loss";
 /// Tokens a second, of the whole step.
 pub const TOKENS_PER_SECOND: &str = "throughput/tokens_per_second";
+/// The most memory the process has held, in bytes; where the system tells.
+pub const PEAK_RESIDENT: &str = "memory/peak_resident_bytes";
 /// Seconds of a step.
 pub const DURATION: &str = "throughput/duration";
 
@@ -65,6 +68,20 @@ pub fn of_step(report: &StepReport, rates: StepRates, config: &RunConfig) -> Met
         for (index, layer) in report.layers.iter().enumerate() {
             add_layer(&mut metrics, index, layer);
         }
+    }
+    metrics
+}
+
+/// Bytes of the first rank by owner, and the peak of its process.
+pub fn of_memory(sizes: &Sizes) -> Metrics {
+    let mut metrics = Metrics::new();
+    for (kind, by_role) in sizes.kinds() {
+        for (part, bytes) in by_role.parts() {
+            metrics.insert(format!("memory/{kind}/{part}_bytes"), bytes.into());
+        }
+    }
+    if let Some(peak) = peak_resident_bytes() {
+        metrics.insert(PEAK_RESIDENT.to_owned(), peak.into());
     }
     metrics
 }

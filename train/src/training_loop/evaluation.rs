@@ -7,6 +7,7 @@ use fulmar_eval::{EvalReport, ModelScorer, TokenBigram, evaluate};
 use super::TrainingLoop;
 use crate::error::TrainError;
 use crate::samples::{self, Sample};
+use crate::telemetry::memory::Sizes;
 use crate::telemetry::{Metrics, names};
 
 /// Largest number of training tokens whose pairs are counted for the bigram beside the model.
@@ -34,6 +35,7 @@ impl TrainingLoop<'_> {
         }
         metrics
             .insert("eval/heldout/partial_documents".to_owned(), report.partial_documents.into());
+        metrics.extend(names::of_memory(&Sizes::of(&self.state)));
         self.record.write(self.state.step, &metrics)?;
         self.record.line(&format!(
             "held-out at step {}: loss {:.4}, {:.4} bits per byte (macro {:.4})",

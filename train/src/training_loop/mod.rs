@@ -17,7 +17,7 @@ use crate::device::OpenDevice;
 use crate::error::TrainError;
 use crate::run::{RunOptions, RunSummary};
 use crate::state::{self, TrainState};
-use crate::step::{StepContext, StepReport};
+use crate::step::{StepContext, StepReport, StepSeconds};
 use crate::telemetry::console::Progress;
 use crate::telemetry::jsonl::LOG_FILE;
 use crate::telemetry::{Console, Metrics, Record, names};
@@ -153,7 +153,7 @@ impl<'a> TrainingLoop<'a> {
         metrics.insert("mixture/stage".to_owned(), stage.into());
         metrics.insert("moe/exchange".to_owned(), self.exchange.name().into());
         metrics.insert("optim/skipped_step".to_owned(), u64::from(!report.updated).into());
-        self.report_time(&mut metrics, secs);
+        self.report_time(&mut metrics, secs, report.seconds);
         self.record.write(self.state.step, &metrics)?;
         if !report.updated {
             self.skip(&report, batch)?;
@@ -188,11 +188,13 @@ impl<'a> TrainingLoop<'a> {
         Ok(())
     }
 
-    fn report_time(&self, metrics: &mut Metrics, secs: f64) {
+    fn report_time(&self, metrics: &mut Metrics, secs: f64, parts: StepSeconds) {
         let tokens = self.config.tokens_per_step();
         let flops = self.config.model.step_flops(tokens);
         for (name, value) in [
             (names::DURATION, secs),
+            ("throughput/forward_backward_duration", parts.forward_backward),
+            ("throughput/update_duration", parts.update),
             (names::TOKENS_PER_SECOND, tokens as f64 / secs),
             ("throughput/gflops_per_second", flops / secs / 1e9),
         ] {
