@@ -18,7 +18,13 @@ struct Problem {
 impl Problem {
     fn new(groups: Groups, width: usize) -> Self {
         let matrices = || leaf([groups.num_groups(), width, width]);
-        Self { x: leaf([groups.rows(), width]), gate: matrices(), up: matrices(), down: matrices(), groups }
+        Self {
+            x: leaf([groups.rows(), width]),
+            gate: matrices(),
+            up: matrices(),
+            down: matrices(),
+            groups,
+        }
     }
 
     fn run(&self) -> impl Sized {

@@ -54,6 +54,7 @@ pub(crate) fn muonh_rows(settings: &Settings) -> Vec<Row> {
     let few = tensor([settings.pick(96, 2), side, side]);
     let plain = settings.best(|| muonh_reference(few.clone(), few.clone(), few.clone(), &options));
     let own = settings.best(|| muonh_step(few.clone(), few.clone(), few.clone(), &options));
-    let row = Row::new("muonh", format!("{matrices} of {side} x {side}"), secs, work(matrices, side));
+    let row =
+        Row::new("muonh", format!("{matrices} of {side} x {side}"), secs, work(matrices, side));
     vec![row.reference(plain, own, "96 matrices")]
 }

@@ -18,8 +18,7 @@ impl Secs {
     pub(crate) fn of<T>(run: &mut impl FnMut() -> T) -> Self {
         let (threads, wall) = (thread_secs(), Instant::now());
         let out = run();
-        let secs =
-            Self { wall: wall.elapsed().as_secs_f64(), threads: thread_secs() - threads };
+        let secs = Self { wall: wall.elapsed().as_secs_f64(), threads: thread_secs() - threads };
         drop(out);
         secs
     }
