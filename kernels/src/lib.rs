@@ -12,6 +12,7 @@ mod matrix;
 mod parallel;
 mod rows;
 mod simd;
+mod unwritten;
 
 pub mod adam;
 pub mod attention;

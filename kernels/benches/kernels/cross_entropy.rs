@@ -64,5 +64,5 @@ pub(crate) fn rows(settings: &Settings) -> Vec<Row> {
     let few = Problem::new(256, settings.pick(768, 32), settings.pick(128_256, 1_000));
     let reference = settings.best(|| few.run_reference());
     let own = settings.best(|| few.run());
-    vec![large.reference(reference, own, "T 256"), small]
+    vec![small, large.reference(reference, own, "T 256")]
 }

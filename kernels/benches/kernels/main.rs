@@ -3,6 +3,7 @@
 //! ```text
 //! cargo bench --workspace --bench kernels
 //! cargo bench --workspace --bench kernels -- attention
+//! cargo bench --workspace --bench kernels -- --quick
 //! cargo bench --workspace --bench kernels -- --test
 //! ```
 //!

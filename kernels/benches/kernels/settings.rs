@@ -4,15 +4,16 @@ use std::time::{Duration, Instant};
 
 use super::secs::Secs;
 
-/// The best time is looked for at least this long.
-const PATIENCE: Duration = Duration::from_millis(1_500);
+/// The best time is looked for at least this long, and with `--quick`.
+const PATIENCE: [Duration; 2] = [Duration::from_millis(1_500), Duration::from_millis(200)];
 
-/// Timed repetitions, at least and at most.
-const REPEATS: std::ops::Range<usize> = 3..200;
+/// Timed repetitions at most.
+const MOST_REPEATS: usize = 200;
 
 pub(crate) struct Settings {
     /// One repetition at a small shape.
     pub(crate) short: bool,
+    patience: Duration,
     filters: Vec<String>,
 }
 
@@ -21,7 +22,9 @@ impl Settings {
     pub(crate) fn from_args() -> Self {
         let (options, filters): (Vec<_>, Vec<_>) =
             std::env::args().skip(1).partition(|arg| arg.starts_with('-'));
-        Self { short: options.iter().any(|option| option == "--test"), filters }
+        let has = |name: &str| options.iter().any(|option| option == name);
+        let patience = PATIENCE[usize::from(has("--quick"))];
+        Self { short: has("--test"), patience, filters }
     }
 
     pub(crate) fn selects(&self, name: &str) -> bool {
@@ -41,8 +44,8 @@ impl Settings {
         }
         let started = Instant::now();
         let mut best = Secs::NEVER;
-        for repeat in 0..REPEATS.end {
-            if repeat >= REPEATS.start && started.elapsed() > PATIENCE {
+        for _ in 0..MOST_REPEATS {
+            if started.elapsed() > self.patience {
                 break;
             }
             best = best.min(Secs::of(&mut run));
