@@ -16,6 +16,7 @@ mod matrix;
 mod parallel;
 mod rows;
 mod simd;
+mod unwritten;
 
 pub mod adam;
 pub mod attention;

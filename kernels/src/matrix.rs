@@ -1,5 +1,8 @@
 //! Products of f32 matrices in slices, on the calling thread.
 
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+
 use gemm::Parallelism;
 
 /// A matrix that reads a slice by strides; every element lies inside the slice.
@@ -71,6 +74,50 @@ impl Factors {
     }
 }
 
+/// A matrix that is written, row after row; every element lies inside the slice it was made of, and
+/// no other matrix has it.
+pub(crate) struct MatrixMut<'a> {
+    start: *mut f32,
+    rows: usize,
+    columns: usize,
+    stride: usize,
+    values: PhantomData<&'a mut [f32]>,
+}
+
+// SAFETY: the elements are reached through this value alone, as those of a mutable slice are.
+unsafe impl Send for MatrixMut<'_> {}
+
+impl<'a> MatrixMut<'a> {
+    /// All of `values`, row after row.
+    pub(crate) fn new(values: &'a mut [f32], rows: usize, columns: usize) -> Self {
+        assert_eq!(values.len(), rows * columns, "a matrix of {rows} by {columns} in its slice");
+        Self::strided(values, rows, columns, columns)
+    }
+
+    /// Rows whose starts are `stride` apart, from the start of `values`.
+    pub(crate) fn strided(
+        values: &'a mut [f32],
+        rows: usize,
+        columns: usize,
+        stride: usize,
+    ) -> Self {
+        assert_fits(values, rows, columns, stride);
+        Self { start: values.as_mut_ptr(), rows, columns, stride, values: PhantomData }
+    }
+
+    /// Blocks of `count` columns, the last with what is left.
+    pub(crate) fn column_blocks(self, count: usize) -> impl Iterator<Item = Self> {
+        let Self { start, rows, columns, stride, values } = self;
+        (0..columns).step_by(count).map(move |first| Self {
+            start: start.wrapping_add(first),
+            rows,
+            columns: count.min(columns - first),
+            stride,
+            values,
+        })
+    }
+}
+
 /// `out = product a b + old out`, with all of `out` row after row.
 pub(crate) fn multiply(out: &mut [f32], factors: Factors, a: Matrix, b: Matrix) {
     assert_eq!(out.len(), a.rows * b.columns, "the output of a product");
@@ -85,18 +132,39 @@ pub(crate) fn multiply_strided(
     a: Matrix,
     b: Matrix,
 ) {
+    let mut out = MatrixMut::strided(out, a.rows, b.columns, stride);
+    multiply_into(&mut out, factors, a, b);
+}
+
+/// [`multiply`] into a matrix.
+pub(crate) fn multiply_into(out: &mut MatrixMut, factors: Factors, a: Matrix, b: Matrix) {
+    assert_eq!([out.rows, out.columns], [a.rows, b.columns], "the output of a product");
+    // SAFETY: `out` holds its elements alone and they are floats.
+    unsafe { product(out.start, out.stride, factors, a, b) };
+}
+
+/// Writes the product to all of `out`, whatever is there.
+pub(crate) fn write_product(out: &mut [MaybeUninit<f32>], a: Matrix, b: Matrix) {
+    assert_eq!(out.len(), a.rows * b.columns, "the output of a product");
+    // SAFETY: `out` is as long as the product, and with these factors it is not read.
+    unsafe { product(out.as_mut_ptr().cast(), b.columns, Factors::REPLACE, a, b) };
+}
+
+/// # Safety
+/// Rows of `b.columns` floats whose starts are `stride` apart, `a.rows` of them from `out`, may be
+/// written and, unless `factors.old` is 0, read.
+unsafe fn product(out: *mut f32, stride: usize, factors: Factors, a: Matrix, b: Matrix) {
     let (m, n, k) = (a.rows, b.columns, a.columns);
     assert_eq!(b.rows, k, "the inner dimension of a product");
-    assert_fits(out, m, n, stride);
     // SAFETY: every element of `a` and `b` lies inside its slice (the constructors of `Matrix`
-    // check it, `columns` and `transposed` keep it), every element of the output inside `out`
-    // (checked above), and `out` is borrowed mutably, so it overlaps neither input.
+    // check it, `columns` and `transposed` keep it), and the caller vouches for the output. A
+    // mutable borrow overlaps neither input.
     unsafe {
         gemm::gemm(
             m,
             n,
             k,
-            out.as_mut_ptr(),
+            out,
             1,
             stride as isize,
             factors.old != 0.0,
@@ -140,6 +208,27 @@ mod tests {
         multiply_strided(&mut out, 2, factors, a, Matrix::new(&[1.0, 10.0], 2, 1));
         // 2 (1 + 20) + 3 and 2 (3 + 40) + 3
         assert_eq!(out, [45.0, 7.0, 89.0]);
+    }
+
+    #[test]
+    fn blocks_of_columns_are_written_alone_and_cover_the_matrix() {
+        let mut out = [1.0; 10];
+        let blocks = MatrixMut::new(&mut out, 2, 5).column_blocks(2).enumerate();
+        for (i, mut block) in blocks {
+            let b = [1.0, 2.0];
+            let b = Matrix::new(&b[..block.columns], 1, block.columns);
+            let a = [i as f32, 10.0];
+            multiply_into(&mut block, Factors::ADD, Matrix::new(&a, 2, 1), b);
+        }
+        assert_eq!(out, [1.0, 1.0, 2.0, 3.0, 3.0, 11.0, 21.0, 11.0, 21.0, 11.0]);
+    }
+
+    #[test]
+    fn a_product_of_nothing_is_written_as_zero() {
+        let mut out = [MaybeUninit::new(7.0); 4];
+        write_product(&mut out, Matrix::new(&[], 2, 0), Matrix::new(&[], 0, 2));
+        // SAFETY: it was written above.
+        assert_eq!(out.map(|value| unsafe { value.assume_init() }), [0.0; 4]);
     }
 
     #[test]

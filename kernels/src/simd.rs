@@ -1,9 +1,9 @@
-//! Vectorised `exp` and what is built on it, compiled twice: for the default target, and for
-//! AVX2 with FMA, chosen at run time.
+//! Vectorised `exp` and what is built on it, compiled three times: for the default target, for AVX2
+//! with FMA, and for AVX-512, chosen at run time.
 //!
 //! A loop is a type that implements [`Loop`]; [`vectorised`] runs it in the widest form the
-//! processor has. The two forms round differently (one fuses multiply and add), so results are
-//! equal bit for bit between runs on one machine, not between machines.
+//! processor has. The first form rounds differently (the others fuse multiply and add), so results
+//! are equal bit for bit between runs on one machine, not between machines.
 
 /// How `a * b + c` is rounded.
 pub(crate) trait MulAdd {
@@ -41,14 +41,36 @@ pub(crate) trait Loop {
     fn run<M: MulAdd>(self) -> Self::Output;
 }
 
-/// Runs `body` with AVX2 and FMA where the processor has them.
+/// Runs `body` with AVX-512, or with AVX2 and FMA, where the processor has them.
 pub(crate) fn vectorised<L: Loop>(body: L) -> L::Output {
+    #[cfg(target_arch = "x86_64")]
+    if has_avx512() {
+        // SAFETY: the features were detected in the line above.
+        return unsafe { with_avx512(body) };
+    }
     #[cfg(target_arch = "x86_64")]
     if std::is_x86_feature_detected!("avx2") && std::is_x86_feature_detected!("fma") {
         // SAFETY: the two features were detected in the line above.
         return unsafe { with_avx2(body) };
     }
     body.run::<Separate>()
+}
+
+/// Whether the processor has what loops in AVX-512 use.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(crate) fn has_avx512() -> bool {
+    std::is_x86_feature_detected!("avx512f")
+        && std::is_x86_feature_detected!("avx512bw")
+        && std::is_x86_feature_detected!("avx512dq")
+        && std::is_x86_feature_detected!("avx512vl")
+        && std::is_x86_feature_detected!("fma")
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma")]
+fn with_avx512<L: Loop>(body: L) -> L::Output {
+    body.run::<Fused>()
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -226,7 +248,8 @@ fn sum_lanes(mut lanes: [f32; LANES]) -> f32 {
     lanes[0]
 }
 
-/// Running values a reduction keeps, four AVX2 registers: enough to hide the latency of an add.
+/// Running values a reduction keeps, four AVX2 or two AVX-512 registers: enough to hide most of the
+/// latency of an add.
 const LANES: usize = 32;
 
 /// Running values of a sum over a row, which may be as short as a head.

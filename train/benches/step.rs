@@ -2,7 +2,7 @@
 //! 8 rows of 256 tokens, f32, with optimizer.
 //!
 //! ```text
-//! cargo bench -p fulmar-train
+//! cargo bench --workspace --bench step
 //! ```
 //!
 //! The parts are timed one by one, each forward and backward at its shape in the step and times

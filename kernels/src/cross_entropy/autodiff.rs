@@ -16,8 +16,7 @@ impl<B: CrossEntropyKernel> Backward<B, 2> for CrossEntropyBackward {
 
     fn backward(self, ops: Ops<Self::State, 2>, grads: &mut Gradients, _: &mut Checkpointer) {
         propagate::<B, _, 2>(ops, grads, |(dhidden, dhead), grad| {
-            let scale = B::lift::<1>(grad).reshape([1, 1]);
-            [dhidden, dhead].map(|grad| B::lower(B::lift::<2>(grad) * scale.clone()))
+            [dhidden, dhead].map(|gradient| B::scale(gradient, grad.clone()))
         });
     }
 }

@@ -1,6 +1,7 @@
 //! Linear head, softmax cross-entropy and z-loss in one operation.
 //!
-//! The CPU kernel never holds the logits of all tokens at once. The reference, which backends
+//! The CPU kernel never holds the logits of all tokens at once, but those of 96, or of as many more
+//! as have 2^22 together. The reference, which backends
 //! without a kernel of their own run, does: [tokens, vocabulary] in f32, and while tracked several
 //! tensors of that size.
 
@@ -164,6 +165,12 @@ pub trait CrossEntropyKernel: Bridge {
             (Self::lower(sums.0), Self::lower(sums.1), Self::lower(sums.2)),
             (gradient::<Self, 2>(&hidden, &grads), gradient::<Self, 2>(&head, &grads)),
         )
+    }
+
+    /// A gradient times a factor of one element.
+    fn scale(gradient: FloatTensor<Self>, factor: FloatTensor<Self>) -> FloatTensor<Self> {
+        let factor = Self::lift::<1>(factor).reshape([1, 1]);
+        Self::lower(Self::lift::<2>(gradient) * factor)
     }
 
     /// `nll` and `log_sum_exp`.

@@ -6,7 +6,8 @@ use rayon::prelude::*;
 use super::{GroupedSwigluInputs, GroupedSwigluKernel, GroupedSwigluSaved, Groups, bf16};
 use crate::flex::{contiguous, dims, float_tensor, floats};
 use crate::matrix::{Factors, Matrix, multiply};
-use crate::simd::sigmoid_in_place;
+use crate::simd::{Loop, MulAdd, sigmoid, vectorised};
+use crate::unwritten::{Part, Unwritten};
 
 /// Rows of a task. Large enough that reading a group's matrices again costs little, small enough
 /// that one popular expert does not keep the other threads waiting.
@@ -48,26 +49,25 @@ impl GroupedSwigluKernel for Flex {
 
         // A sum over the rows of a group is one product, whatever the number of threads. Popular
         // groups go first, so that no long task is left for the end.
-        let weights = || vec![0.0; g * c * f];
+        let weights = || Unwritten::new(g * c * f);
         let (mut d_gate, mut d_up, mut d_down) = (weights(), weights(), weights());
         let mut products: Vec<_> = [
-            (matrices(&mut d_gate, c * f), (x, c), (&rows.d_gate[..], f)),
-            (matrices(&mut d_up, c * f), (x, c), (&rows.d_up[..], f)),
-            (matrices(&mut d_down, c * f), (&rows.hidden[..], f), (dout, c)),
+            (d_gate.whole(), (x, c), (&rows.d_gate[..], f)),
+            (d_up.whole(), (x, c), (&rows.d_up[..], f)),
+            (d_down.whole(), (&rows.hidden[..], f), (dout, c)),
         ]
         .into_iter()
-        .flat_map(|(matrices, a, b)| matrices.map(move |(i, out)| (i, out, a, b)))
-        .filter(|(i, ..)| !groups.range(*i).is_empty())
+        .flat_map(|(out, a, b)| out.chunks(c * f).enumerate().map(move |(i, out)| (i, out, a, b)))
         .collect();
         products.sort_by_key(|(i, ..)| std::cmp::Reverse(groups.range(*i).len()));
         products.into_par_iter().with_max_len(1).for_each(|(i, out, a, b)| {
-            product(out, rows_of(a, groups, i).transposed(), rows_of(b, groups, i));
+            out.product(rows_of(a, groups, i).transposed(), rows_of(b, groups, i));
         });
         GroupedSwigluInputs {
             x: float_tensor(rows.dx, [groups.rows(), c]),
-            w_gate: float_tensor(d_gate, [g, c, f]),
-            w_up: float_tensor(d_up, [g, c, f]),
-            w_down: float_tensor(d_down, [g, f, c]),
+            w_gate: float_tensor(d_gate.finish(), [g, c, f]),
+            w_up: float_tensor(d_up.finish(), [g, c, f]),
+            w_down: float_tensor(d_down.finish(), [g, f, c]),
         }
     }
 }
@@ -82,42 +82,45 @@ fn forward(
     let experts = Experts::of(&inputs);
     let (c, f, rows) = (experts.c, experts.f, groups.rows());
     let x = floats(&inputs.x);
-    let (tasks, kept_f) = (Task::of(groups), if keep { f } else { 0 });
-    let (mut out, mut gate) = (unwritten(groups, c), unwritten(groups, kept_f));
-    let mut up = gate.clone();
-    let work = tasks.par_iter().zip(split(&mut out, &tasks, c));
-    let work = work.zip(split(&mut gate, &tasks, kept_f)).zip(split(&mut up, &tasks, kept_f));
-    work.for_each(|(((task, out), gate), up)| {
+    let tasks = Task::of(groups);
+    let kept_f = if keep { f } else { 0 };
+    let new = |columns| Unwritten::new(rows * columns);
+    let (mut out, mut gate, mut up) = (new(c), new(kept_f), new(kept_f));
+    let work = tasks.par_iter().zip(split(out.whole(), &tasks, c));
+    let work = work.zip(split(gate.whole(), &tasks, kept_f)).zip(split(up.whole(), &tasks, kept_f));
+    work.with_max_len(1).for_each(|(((task, out), gate), up)| {
         let x = Matrix::new(&x[task.start * c..][..task.len * c], task.len, c);
-        let mut scratch = vec![0.0; if keep { 0 } else { 2 * task.len * f }];
-        let (gate, up) = if keep { (gate, up) } else { scratch.split_at_mut(task.len * f) };
-        product(gate, x, experts.gate(task.group));
-        product(up, x, experts.up(task.group));
+        let mut scratch = [(); 2].map(|()| Unwritten::new(if keep { 0 } else { task.len * f }));
+        let [gate_scratch, up_scratch] = &mut scratch;
+        let (gate, up) = if keep { (gate, up) } else { (gate_scratch.whole(), up_scratch.whole()) };
+        let gate = gate.product(x, experts.gate(task.group));
+        let up = up.product(x, experts.up(task.group));
         let mut hidden = gate.to_vec();
-        sigmoid_in_place(&mut hidden);
-        for ((hidden, gate), up) in hidden.iter_mut().zip(&*gate).zip(&*up) {
-            *hidden *= gate * up;
-        }
-        product(out, Matrix::new(&hidden, task.len, f), experts.down(task.group));
+        vectorised(Swiglu { gate_to_hidden: &mut hidden, up });
+        out.product(Matrix::new(&hidden, task.len, f), experts.down(task.group));
     });
     let saved = keep.then(|| GroupedSwigluSaved {
-        gate: float_tensor(gate, [rows, f]),
-        up: float_tensor(up, [rows, f]),
+        gate: float_tensor(gate.finish(), [rows, f]),
+        up: float_tensor(up.finish(), [rows, f]),
     });
-    (float_tensor(out, [rows, c]), saved)
+    (float_tensor(out.finish(), [rows, c]), saved)
 }
 
-/// Rows that are zero outside every group. In a debug build those of the groups are NaN until a
-/// product writes them: a row left out must not pass for an expert's zero.
-fn unwritten(groups: &Groups, columns: usize) -> Vec<f32> {
-    let mut rows = vec![0.0; groups.rows() * columns];
-    if cfg!(debug_assertions) {
-        for group in 0..groups.num_groups() {
-            let range = groups.range(group);
-            rows[range.start * columns..range.end * columns].fill(f32::NAN);
+/// From gate to `silu(gate) up`.
+struct Swiglu<'a> {
+    gate_to_hidden: &'a mut [f32],
+    up: &'a [f32],
+}
+
+impl Loop for Swiglu<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<M: MulAdd>(self) {
+        for (gate, up) in self.gate_to_hidden.iter_mut().zip(self.up) {
+            *gate *= sigmoid::<M>(*gate) * up;
         }
     }
-    rows
 }
 
 /// What backward finds for each row on its own; zero in rows of no group.
@@ -137,56 +140,56 @@ impl RowGradients {
     ) -> Self {
         let (c, f, tasks) = (experts.c, experts.f, Task::of(groups));
         let (gate, up) = (floats(&saved.gate), floats(&saved.up));
-        let new = |columns| unwritten(groups, columns);
-        let mut rows = Self { dx: new(c), hidden: new(f), d_gate: new(f), d_up: new(f) };
-        let work = tasks.par_iter().zip(split(&mut rows.dx, &tasks, c));
-        let work = work.zip(split(&mut rows.hidden, &tasks, f));
-        let work = work.zip(split(&mut rows.d_gate, &tasks, f));
-        let work = work.zip(split(&mut rows.d_up, &tasks, f));
-        work.for_each(|((((task, dx), hidden), d_gate), d_up)| {
+        let new = |columns| Unwritten::new(groups.rows() * columns);
+        let (mut dx, mut hidden, mut d_gate, mut d_up) = (new(c), new(f), new(f), new(f));
+        let work = tasks.par_iter().zip(split(dx.whole(), &tasks, c));
+        let work = work.zip(split(hidden.whole(), &tasks, f));
+        let work = work.zip(split(d_gate.whole(), &tasks, f));
+        let work = work.zip(split(d_up.whole(), &tasks, f));
+        work.with_max_len(1).for_each(|((((task, dx), hidden), d_gate), d_up)| {
             let matrix = |values, cols| Matrix::new(values, task.len, cols);
             let dout = &dout[task.start * c..][..task.len * c];
             let gate = &gate[task.start * f..][..task.len * f];
             let up = &up[task.start * f..][..task.len * f];
-            product(d_up, matrix(dout, c), experts.down(task.group).transposed());
-            hidden.copy_from_slice(gate);
-            sigmoid_in_place(hidden);
-            activation_backward(gate, up, hidden, d_gate, d_up);
-            product(dx, matrix(d_gate, f), experts.gate(task.group).transposed());
+            let d_up = d_up.product(matrix(dout, c), experts.down(task.group).transposed());
+            let (hidden, d_gate) = (hidden.copy(up), d_gate.copy(gate));
+            vectorised(SwigluBackward { up_to_hidden: hidden, gate_to_d_gate: d_gate, d_up });
+            let dx = dx.product(matrix(d_gate, f), experts.gate(task.group).transposed());
             let up = experts.up(task.group).transposed();
             multiply(dx, Factors::ADD, matrix(d_up, f), up);
         });
-        rows
+        Self {
+            dx: dx.finish(),
+            hidden: hidden.finish(),
+            d_gate: d_gate.finish(),
+            d_up: d_up.finish(),
+        }
     }
 }
 
-/// On entry `hidden` holds s = sigmoid(gate) and `d_up` the gradient dh of `silu(gate) up`. On
-/// return `hidden` is that product, `d_up` is dh silu(gate) and `d_gate` is dh up silu'(gate), with
-/// silu'(z) = s (1 + z (1 - s)).
-fn activation_backward(
-    gate: &[f32],
-    up: &[f32],
-    hidden: &mut [f32],
-    d_gate: &mut [f32],
-    d_up: &mut [f32],
-) {
-    let outputs = hidden.iter_mut().zip(d_gate).zip(d_up);
-    for (((hidden, d_gate), d_up), (gate, up)) in outputs.zip(gate.iter().zip(up)) {
-        let (s, dh) = (*hidden, *d_up);
-        let silu = gate * s;
-        *hidden = silu * up;
-        *d_gate = dh * up * s * (1.0 + gate * (1.0 - s));
-        *d_up = dh * silu;
+/// On entry `d_up` holds the gradient dh of `silu(gate) up`. On return it is dh silu(gate), the
+/// gate has become dh up silu'(gate) with silu'(z) = s (1 + z (1 - s)), and up `silu(gate) up`.
+struct SwigluBackward<'a> {
+    up_to_hidden: &'a mut [f32],
+    gate_to_d_gate: &'a mut [f32],
+    d_up: &'a mut [f32],
+}
+
+impl Loop for SwigluBackward<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<M: MulAdd>(self) {
+        let values = self.up_to_hidden.iter_mut().zip(self.gate_to_d_gate).zip(self.d_up);
+        for ((up, gate), d_up) in values {
+            let (s, dh) = (sigmoid::<M>(*gate), *d_up);
+            let silu = *gate * s;
+            let d_gate = dh * *up * s * (1.0 + *gate * (1.0 - s));
+            *d_up = dh * silu;
+            *up *= silu;
+            *gate = d_gate;
+        }
     }
-}
-
-fn product(out: &mut [f32], a: Matrix, b: Matrix) {
-    multiply(out, Factors::REPLACE, a, b);
-}
-
-/// Matrices of `len` elements each, with their positions.
-fn matrices(values: &mut [f32], len: usize) -> impl Iterator<Item = (usize, &mut [f32])> {
-    values.chunks_mut(len.max(1)).enumerate()
 }
 
 fn rows_of<'a>((values, cols): (&'a [f32], usize), groups: &Groups, i: usize) -> Matrix<'a> {
@@ -258,14 +261,16 @@ impl Task {
     }
 }
 
-/// The rows of `values` that belong to each task; with `cols` 0 an empty slice for each.
-fn split<'a>(mut values: &'a mut [f32], tasks: &[Task], cols: usize) -> Vec<&'a mut [f32]> {
-    let mut next_row = 0;
-    let part = |task: &Task| {
-        let (_, rest) = std::mem::take(&mut values).split_at_mut((task.start - next_row) * cols);
-        let (part, rest) = rest.split_at_mut(task.len * cols);
+/// The rows of `values` that belong to each task; rows of no group are zeroed.
+fn split<'a>(mut values: Part<'a>, tasks: &[Task], cols: usize) -> Vec<Part<'a>> {
+    let (mut parts, mut next_row) = (Vec::with_capacity(tasks.len()), 0);
+    for task in tasks {
+        let (gap, rest) = values.split_at((task.start - next_row) * cols);
+        gap.zeros();
+        let (part, rest) = rest.split_at(task.len * cols);
+        parts.push(part);
         (values, next_row) = (rest, task.start + task.len);
-        part
-    };
-    tasks.iter().map(part).collect()
+    }
+    values.zeros();
+    parts
 }

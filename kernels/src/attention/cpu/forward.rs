@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use super::heads::Heads;
 use crate::matrix::{Factors, Matrix, multiply};
-use crate::simd::sum;
+use crate::simd::{Loop, MulAdd, sum, vectorised};
 
 /// `P v` [s * group, a] and one over the sum of weights [s * group] of one task.
 pub(super) struct Attended {
@@ -37,15 +37,31 @@ fn attend_block(heads: &Heads<'_>, start: usize, y: &mut [f32], inverse_sum: &mu
         let weights = &mut scores[..rows * width];
         let placed = Matrix::new(&placed, rows, a);
         heads.weigh(weights, placed, queries.clone(), keys.clone());
-        for (total, row) in inverse_sum.iter_mut().zip(weights.chunks_exact(width)) {
-            *total += sum(row);
-        }
+        vectorised(AddRows { sums: inverse_sum, rows: weights });
         multiply(y, Factors::ADD, Matrix::new(weights, rows, width), heads.values(keys));
     }
     for (inverse, y) in inverse_sum.iter_mut().zip(y.chunks_exact_mut(a)) {
         *inverse = inverse.recip();
         for y in y {
             *y *= *inverse;
+        }
+    }
+}
+
+/// Adds to each sum those of its row.
+struct AddRows<'a> {
+    sums: &'a mut [f32],
+    rows: &'a [f32],
+}
+
+impl Loop for AddRows<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<M: MulAdd>(self) {
+        let width = self.rows.len() / self.sums.len();
+        for (total, row) in self.sums.iter_mut().zip(self.rows.chunks_exact(width)) {
+            *total += sum(row);
         }
     }
 }

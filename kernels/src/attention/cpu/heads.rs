@@ -6,10 +6,11 @@ use super::mask::Mask;
 use super::rows::Placement;
 use crate::attention::AttentionOptions;
 use crate::matrix::{Factors, Matrix, multiply};
+use crate::parallel::for_each_row;
 use crate::simd::exp_in_place;
 
 /// Columns of a block of scores.
-const KEY_BLOCK: usize = 128;
+pub(super) const KEY_BLOCK: usize = 128;
 /// Rows of a block of scores, about: queries times the heads of a group.
 const ROWS: usize = 96;
 
@@ -72,9 +73,7 @@ impl<'a> Heads<'a> {
         let mask = Mask::new(&call.segments[row * s..][..s], call.options.window);
         let mut heads = Self { call, row, own, group, mask, keys: Vec::new() };
         let mut keys = vec![0.0; s * a];
-        for (t, key) in keys.chunks_exact_mut(a).enumerate() {
-            call.placement.place(t, heads.key(t), key);
-        }
+        for_each_row(&mut keys, a, |t, key| call.placement.place(t, heads.key(t), key));
         heads.keys = keys;
         heads
     }
