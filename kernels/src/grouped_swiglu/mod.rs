@@ -1,7 +1,10 @@
 //! `SwiGLU` experts over groups of rows, each group with its own three matrices.
 
 mod autodiff;
+mod check;
 mod cpu;
+#[cfg(feature = "cube")]
+mod cube;
 mod groups;
 
 use burn::backend::tensor::FloatTensor;
@@ -10,6 +13,8 @@ use burn::tensor::activation::silu;
 use burn::tensor::{Device, Tensor};
 
 pub use groups::Groups;
+
+pub(crate) use check::checks;
 
 use crate::bridge::Bridge;
 use crate::graph::{differentiate, gradient, leaf};
@@ -181,12 +186,4 @@ macro_rules! ops {
 ops!(Flex);
 
 #[cfg(feature = "cube")]
-mod cube {
-    use burn_cubecl::CubeBackend;
-
-    use super::*;
-
-    impl GroupedSwigluKernel for CubeBackend {}
-
-    ops!(CubeBackend);
-}
+ops!(burn_cubecl::CubeBackend);
