@@ -1,13 +1,18 @@
 //! Causal attention within documents, from projected q, k, v to the exclusive output per head.
 
 mod autodiff;
+mod check;
 mod cpu;
+#[cfg(feature = "cube")]
+mod cube;
 mod options;
 mod reference;
 
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, Dispatch, Flex, backend_extension};
 use burn::tensor::{Int, Tensor};
+
+pub(crate) use check::checks;
 
 use crate::bridge::Bridge;
 use crate::graph::{differentiate, gradient, leaf};
@@ -155,12 +160,4 @@ macro_rules! ops {
 ops!(Flex);
 
 #[cfg(feature = "cube")]
-mod cube {
-    use burn_cubecl::CubeBackend;
-
-    use super::*;
-
-    impl AttentionKernel for CubeBackend {}
-
-    ops!(CubeBackend);
-}
+ops!(burn_cubecl::CubeBackend);

@@ -64,9 +64,13 @@ impl Check {
 pub fn all() -> Vec<Check> {
     let of_ops = [
         crate::adam::checks(),
+        crate::attention::checks(),
         crate::combine_weights::checks(),
+        crate::cross_entropy::checks(),
         crate::gated::checks(),
+        crate::grouped_swiglu::checks(),
         crate::muonh::checks(),
+        crate::newton_schulz::checks(),
         crate::pack::checks(),
         crate::permute::checks(),
         crate::rms_norm::checks(),

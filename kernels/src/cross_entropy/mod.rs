@@ -6,12 +6,17 @@
 //! tensors of that size.
 
 mod autodiff;
+mod check;
 mod cpu;
+#[cfg(feature = "cube")]
+mod cube;
 mod reference;
 
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, Dispatch, Flex, backend_extension};
 use burn::tensor::{Int, Tensor};
+
+pub(crate) use check::checks;
 
 use crate::bridge::Bridge;
 use crate::graph::{gradient, leaf};
@@ -212,12 +217,4 @@ macro_rules! ops {
 ops!(Flex);
 
 #[cfg(feature = "cube")]
-mod cube {
-    use burn_cubecl::CubeBackend;
-
-    use super::*;
-
-    impl CrossEntropyKernel for CubeBackend {}
-
-    ops!(CubeBackend);
-}
+ops!(burn_cubecl::CubeBackend);

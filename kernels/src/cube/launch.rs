@@ -3,6 +3,8 @@ use cubecl::client::Client;
 use cubecl::ir::VectorSize;
 use cubecl::server::{CubeCount, CubeCountSelection, CubeDim};
 
+use super::tile;
+
 /// Units of a cube that works on one row: fewer for short rows, and few variants of a kernel.
 const UNITS: [u32; 4] = [32, 64, 128, 256];
 
@@ -24,6 +26,13 @@ pub(crate) fn per_row(client: &Client, rows: usize, dim: usize) -> (CubeCount, C
     let enough = UNITS.into_iter().find(|units| *units as usize >= dim).unwrap_or(UNITS[3]);
     let units = enough.min(1 << most.ilog2());
     (count(client, rows), CubeDim::new_1d(units))
+}
+
+/// A cube for each of `tiles` tiles of a product; see [`tile`](super::tile).
+pub(crate) fn per_tile(client: &Client, tiles: usize) -> (CubeCount, CubeDim) {
+    let most = client.properties().hardware.max_units_per_cube as usize;
+    assert!(most >= tile::UNITS, "this device runs {most} units together, needed {}", tile::UNITS);
+    (count(client, tiles), CubeDim::new_1d(tile::UNITS as u32))
 }
 
 /// Values of a row of `dim` values that a unit moves at once: as many as the device likes best that

@@ -11,10 +11,13 @@
 mod args;
 pub(crate) mod hyperball;
 mod launch;
+mod matmul;
 mod sum;
+pub(crate) mod tile;
 pub(crate) mod units;
 pub(crate) mod values;
 
 pub(crate) use args::{dims, empty, float, floats, ids, reshaped, storage, unshared, zeros};
-pub(crate) use launch::{per_element, per_row, vector_size};
+pub(crate) use launch::{per_element, per_row, per_tile, vector_size};
+pub(crate) use matmul::product;
 pub(crate) use sum::{ROW_BLOCK, sum_rows};

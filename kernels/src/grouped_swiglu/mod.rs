@@ -2,7 +2,10 @@
 
 mod autodiff;
 mod bf16;
+mod check;
 mod cpu;
+#[cfg(feature = "cube")]
+mod cube;
 mod groups;
 
 use burn::backend::tensor::FloatTensor;
@@ -11,6 +14,8 @@ use burn::tensor::activation::silu;
 use burn::tensor::{DType, Device, Tensor};
 
 pub use groups::Groups;
+
+pub(crate) use check::checks;
 
 use crate::bridge::Bridge;
 use crate::graph::{differentiate, gradient, leaf};
@@ -196,12 +201,4 @@ macro_rules! ops {
 ops!(Flex);
 
 #[cfg(feature = "cube")]
-mod cube {
-    use burn_cubecl::CubeBackend;
-
-    use super::*;
-
-    impl GroupedSwigluKernel for CubeBackend {}
-
-    ops!(CubeBackend);
-}
+ops!(burn_cubecl::CubeBackend);

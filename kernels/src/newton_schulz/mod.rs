@@ -1,12 +1,17 @@
 //! The nearest orthogonal matrix, approximately, by five Newton-Schulz steps.
 
+mod check;
 pub(crate) mod cpu;
+#[cfg(feature = "cube")]
+mod cube;
 mod product;
 mod transpose;
 
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Dispatch, Flex, backend_extension};
 use burn::tensor::{DType, Tensor};
+
+pub(crate) use check::checks;
 
 use crate::bridge::Bridge;
 
@@ -94,12 +99,4 @@ macro_rules! ops {
 ops!(Flex);
 
 #[cfg(feature = "cube")]
-mod cube {
-    use burn_cubecl::CubeBackend;
-
-    use super::*;
-
-    impl NewtonSchulzKernel for CubeBackend {}
-
-    ops!(CubeBackend);
-}
+ops!(burn_cubecl::CubeBackend);

@@ -1,0 +1,3 @@
+use super::AttentionKernel;
+use burn_cubecl::CubeBackend;
+impl AttentionKernel for CubeBackend {}
