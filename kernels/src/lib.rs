@@ -2,6 +2,8 @@
 
 pub mod bridge;
 pub mod check;
+#[cfg(feature = "cube")]
+mod cube;
 #[cfg(test)]
 mod defaults;
 pub mod device_panic;

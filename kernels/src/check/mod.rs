@@ -62,6 +62,18 @@ impl Check {
 
 /// The checks of every operation.
 pub fn all() -> Vec<Check> {
-    let of_ops = [crate::rms_norm::checks(), crate::top_k::checks()];
+    let of_ops = [
+        crate::adam::checks(),
+        crate::combine_weights::checks(),
+        crate::gated::checks(),
+        crate::muonh::checks(),
+        crate::pack::checks(),
+        crate::permute::checks(),
+        crate::rms_norm::checks(),
+        crate::sequence_balance::checks(),
+        crate::short_conv::checks(),
+        crate::silu::checks(),
+        crate::top_k::checks(),
+    ];
     of_ops.into_iter().flatten().collect()
 }

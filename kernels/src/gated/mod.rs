@@ -3,18 +3,23 @@
 //! All three are `value * activation(gate)`, so they share one operation, [`gated`].
 
 mod autodiff;
+mod check;
 mod cpu;
+#[cfg(feature = "cube")]
+mod cube;
 
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Dispatch, Flex, backend_extension};
 use burn::tensor::Tensor;
 use burn::tensor::activation;
 
+pub(crate) use check::checks;
+
 use crate::bridge::Bridge;
 use crate::graph::{differentiate, gradient, leaf};
 
 /// What is done to a gate before it is multiplied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Activation {
     /// `g sigmoid(g)`.
     Silu,
@@ -154,12 +159,4 @@ macro_rules! ops {
 ops!(Flex);
 
 #[cfg(feature = "cube")]
-mod cube {
-    use burn_cubecl::CubeBackend;
-
-    use super::*;
-
-    impl GatedKernel for CubeBackend {}
-
-    ops!(CubeBackend);
-}
+ops!(burn_cubecl::CubeBackend);

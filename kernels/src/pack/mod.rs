@@ -1,13 +1,18 @@
 //! Rows into the buffer of an exchange, with ids in front that travel along.
 
 mod autodiff;
+mod check;
 mod cpu;
+#[cfg(feature = "cube")]
+mod cube;
 
 use std::sync::Arc;
 
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, Dispatch, Flex, backend_extension};
 use burn::tensor::{Tensor, TensorData};
+
+pub(crate) use check::checks;
 
 use crate::permute::{PermuteKernel, RowIds, RowMap, dispatch_reference};
 
@@ -110,12 +115,4 @@ macro_rules! ops {
 ops!(Flex);
 
 #[cfg(feature = "cube")]
-mod cube {
-    use burn_cubecl::CubeBackend;
-
-    use super::*;
-
-    impl PackKernel for CubeBackend {}
-
-    ops!(CubeBackend);
-}
+ops!(burn_cubecl::CubeBackend);

@@ -2,7 +2,10 @@
 //! [`combine_rows`]. Each is the other's backward.
 
 mod autodiff;
+mod check;
 mod cpu;
+#[cfg(feature = "cube")]
+mod cube;
 mod ids;
 mod map;
 mod parts;
@@ -11,6 +14,7 @@ use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, Dispatch, Flex, backend_extension};
 use burn::tensor::{Int, Tensor};
 
+pub(crate) use check::{checks, map as check_map};
 pub(crate) use ids::HostIds;
 pub use map::RowMap;
 use parts::MOST_PARTS;
@@ -241,12 +245,4 @@ macro_rules! ops {
 ops!(Flex);
 
 #[cfg(feature = "cube")]
-mod cube {
-    use burn_cubecl::CubeBackend;
-
-    use super::*;
-
-    impl PermuteKernel for CubeBackend {}
-
-    ops!(CubeBackend);
-}
+ops!(burn_cubecl::CubeBackend);

@@ -1,11 +1,16 @@
 //! The activation `x sigmoid(x)`.
 
 mod autodiff;
+mod check;
 mod cpu;
+#[cfg(feature = "cube")]
+mod cube;
 
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Dispatch, Flex, backend_extension};
 use burn::tensor::Tensor;
+
+pub(crate) use check::checks;
 
 use crate::bridge::Bridge;
 use crate::graph::{differentiate, gradient, leaf};
@@ -62,12 +67,4 @@ macro_rules! ops {
 ops!(Flex);
 
 #[cfg(feature = "cube")]
-mod cube {
-    use burn_cubecl::CubeBackend;
-
-    use super::*;
-
-    impl SiluKernel for CubeBackend {}
-
-    ops!(CubeBackend);
-}
+ops!(burn_cubecl::CubeBackend);

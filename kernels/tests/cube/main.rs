@@ -2,14 +2,40 @@
 //!
 //! Without a GPU it runs on Mesa's software Vulkan (Debian: `mesa-vulkan-drivers`).
 
-use burn::tensor::{Device, DeviceKind};
+mod bad_ids;
+mod bad_types;
+mod empty;
+
+use burn::tensor::{Device, DeviceKind, Tensor, TensorData};
 use fulmar_kernels::check::{Body, all};
 use fulmar_kernels::device_panic::abort_on_device_panic;
 
+/// The device of the kernels under test.
+fn device() -> Device {
+    abort_on_device_panic();
+    Device::wgpu(DeviceKind::DefaultDevice)
+}
+
+/// Some values in [-1, 1] that differ by `salt`.
+fn tensor<const D: usize>(shape: [usize; D], salt: f32, device: &Device) -> Tensor<D> {
+    let len: usize = shape.iter().product();
+    let values: Vec<f32> = (0..len).map(|i| (i as f32 * (1.0 + salt)).sin()).collect();
+    Tensor::from_data(TensorData::new(values, shape), device)
+}
+
+/// [`tensor`] as a leaf.
+fn leaf<const D: usize>(shape: [usize; D], salt: f32, device: &Device) -> Tensor<D> {
+    Tensor::from_inner(tensor(shape, salt, device)).require_grad()
+}
+
+/// The values of a tensor in row-major order.
+fn values<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+    tensor.into_data().iter::<f32>().collect()
+}
+
 #[test]
 fn every_kernel_of_wgpu_agrees_with_the_cpu() {
-    abort_on_device_panic();
-    let device = Device::wgpu(DeviceKind::DefaultDevice);
+    let device = device();
     for check in all() {
         let deviations = check.compare(&device);
         assert!(check.passes(&deviations), "{} {}: {deviations:?}", check.op, check.shape);

@@ -1,0 +1,25 @@
+//! Functions of kernels in which the units of a cube work together.
+
+use cubecl::prelude::*;
+
+/// The sum of a value of each unit, a power of two of them, for all units to read.
+#[cube]
+pub(crate) fn sum_of_units(value: f32, #[comptime] units: usize) -> f32 {
+    let mut sums = Shared::<[f32]>::new_slice(units);
+    let unit = UNIT_POS as usize;
+    sums[unit] = value;
+    sync_cube();
+    let mut half = (units / 2).runtime();
+    while half > 0 {
+        if unit < half {
+            let other = sums[unit + half];
+            sums[unit] += other;
+        }
+        sync_cube();
+        half /= 2;
+    }
+    let sum = sums[0];
+    // Until all have read it, nobody may sum again.
+    sync_cube();
+    sum
+}
