@@ -7,8 +7,9 @@ use burn::backend::tensor::{FloatTensor, IntTensor};
 use super::{CombineWeightsKernel, CombineWeightsOps};
 use crate::graph::propagate;
 
+/// From the logits and the choice, whatever chose.
 #[derive(Debug)]
-struct CombineWeightsBackward;
+pub(crate) struct CombineWeightsBackward;
 
 impl<B: CombineWeightsKernel> Backward<B, 1> for CombineWeightsBackward {
     type State = (FloatTensor<B>, IntTensor<B>, f64);

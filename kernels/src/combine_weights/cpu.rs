@@ -21,8 +21,7 @@ impl CombineWeightsKernel for Flex {
             .for_each(|((out, logits), selected)| {
                 let rows = out.chunks_mut(k).zip(logits.chunks(e)).zip(selected.chunks(k));
                 for ((out, logits), selected) in rows {
-                    let scale = sum as f32 / sigmoids(logits, selected, out);
-                    out.iter_mut().for_each(|s| *s *= scale);
+                    weigh(logits, selected, sum as f32, out);
                 }
             });
         float_tensor(out, [t, k])
@@ -57,6 +56,12 @@ impl CombineWeightsKernel for Flex {
             });
         float_tensor(dlogits, [t, e])
     }
+}
+
+/// The weights of one token's experts.
+pub(crate) fn weigh(logits: &[f32], selected: &[i32], sum: f32, out: &mut [f32]) {
+    let scale = sum / sigmoids(logits, selected, out);
+    out.iter_mut().for_each(|s| *s *= scale);
 }
 
 /// Fills `s` with the sigmoids of the selected logits, 0 for no expert; returns their sum + 1e-9.

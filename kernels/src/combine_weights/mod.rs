@@ -11,13 +11,15 @@ use burn::backend::{Backend, Dispatch, Flex, backend_extension};
 use burn::tensor::activation::sigmoid;
 use burn::tensor::{Int, Tensor};
 
+pub(crate) use autodiff::CombineWeightsBackward;
 pub(crate) use check::checks;
+pub(crate) use cpu::weigh;
 
 use crate::bridge::Bridge;
 use crate::graph::{differentiate, gradient, leaf};
 
 /// Keeps the weights finite where every chosen sigmoid is zero.
-const EPSILON: f64 = 1e-9;
+pub(crate) const EPSILON: f64 = 1e-9;
 
 /// `sum * s_j / (sum over j of s_j + 1e-9)` with `s_j = sigmoid(logits[t, selected[t, j]])`.
 /// A slot with id -1 has weight 0, no part in the sum and no gradient.

@@ -3,7 +3,8 @@
 //! An operation's `cube.rs` checks and lays out the arguments, makes the outputs and launches; its
 //! `cube/kernel.rs` holds the `#[cube]` functions and imports nothing of Burn, whose names clash
 //! with theirs. Kernels read f32 or bf16 and compute in f32. Each value is written by one unit, and
-//! sums are formed in an order that depends on shapes alone: no atomics, so results repeat.
+//! sums are formed in an order that depends on shapes alone, so results repeat: no atomics, but for
+//! counts, which are whole numbers.
 //!
 //! Dimensions are arguments of a kernel, since a buffer that a view lies in may go on behind it;
 //! only the length of an output that was just made is that of its buffer.

@@ -1,4 +1,4 @@
-mod kernel;
+pub(super) mod kernel;
 
 use burn::tensor::DType;
 use burn_cubecl::CubeBackend;
@@ -8,7 +8,7 @@ use super::TopKKernel;
 use crate::cube::{dims, empty, floats, per_row, storage};
 
 /// Scores that a unit looks through in each round.
-const SCORES_PER_UNIT: usize = 8;
+pub(crate) const SCORES_PER_UNIT: usize = 8;
 
 impl TopKKernel for CubeBackend {
     fn forward(scores: CubeTensor, k: usize) -> (CubeTensor, CubeTensor) {

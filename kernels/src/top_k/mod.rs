@@ -10,6 +10,12 @@ use burn::backend::{Backend, Dispatch, Flex, backend_extension};
 use burn::tensor::{Int, Tensor};
 
 pub(crate) use check::checks;
+pub(crate) use cpu::Best;
+#[cfg(feature = "cube")]
+pub(crate) use cube::{
+    SCORES_PER_UNIT,
+    kernel::{best_of_units, comes_first},
+};
 
 use crate::bridge::Bridge;
 

@@ -66,13 +66,13 @@ pub(crate) fn forward<F: Float>(
 /// Whether the score of `id` comes before that of `other_id`: it is larger, or equal with a lower
 /// id.
 #[cube]
-fn comes_first(score: f32, id: i32, other: f32, other_id: i32) -> bool {
+pub(crate) fn comes_first(score: f32, id: i32, other: f32, other_id: i32) -> bool {
     score > other || (score == other && id < other_id)
 }
 
 /// The first of the scores of all units and its id; an id below 0 stands for no score.
 #[cube]
-fn best_of_units(score: f32, id: i32, #[comptime] units: usize) -> (f32, i32) {
+pub(crate) fn best_of_units(score: f32, id: i32, #[comptime] units: usize) -> (f32, i32) {
     let mut scores = Shared::<[f32]>::new_slice(units);
     let mut ids = Shared::<[i32]>::new_slice(units);
     let unit = UNIT_POS as usize;
