@@ -49,7 +49,10 @@ fn main() {
             }
         }
     }
-    println!("{:>7}{:>10}{:>11}{:>9}{:>14}", "row", "s a step", "tokens/s", "GFLOP", "of predicted");
+    println!(
+        "{:>7}{:>10}{:>11}{:>9}{:>14}",
+        "row", "s a step", "tokens/s", "GFLOP", "of predicted"
+    );
     for (step, &taken) in steps.iter().zip(&secs) {
         let predicted = secs[0] * step.flop() / steps[0].flop();
         println!(
@@ -98,8 +101,7 @@ impl Step {
 
     fn secs(&mut self) -> f64 {
         let dispatcher = Local::new(self.config.model.num_experts);
-        let (world, device, balancing) =
-            (World::solo(), Device::flex(), balancing(&self.config));
+        let (world, device, balancing) = (World::solo(), Device::flex(), balancing(&self.config));
         let context = StepContext::new(&self.config, &world, &dispatcher, &balancing, &device);
         let rates = self.state.optimizer.rates(0.5, 0.1);
         let started = Instant::now();
@@ -115,7 +117,8 @@ impl Step {
         let keys = |window: usize| (1..=s).map(|keys| keys.min(window)).sum::<usize>();
         let of_layer = |layer| keys(if model.is_global(layer) { s } else { model.sliding_window });
         let keys: usize = (0..model.num_layers).map(of_layer).sum();
-        let attention = ATTENTION_FLOP * self.batch.num_rows * keys * model.num_heads * model.head_dim;
+        let attention =
+            ATTENTION_FLOP * self.batch.num_rows * keys * model.num_heads * model.head_dim;
         let tokens = (self.batch.num_rows * s) as f64;
         let forward = model.forward_flops();
         let products = 3.0 * (forward.total() - forward.attention_scores) as f64 * tokens;
