@@ -148,6 +148,6 @@ fn a_block_that_is_computed_again_keeps_its_input_alone() {
     println!("peak {none} with all kept, {block} with inputs, {save_moe} with deliveries");
     // Of eight blocks about one is there at a time.
     assert!(3 * block < none, "{block} and {none}");
-    // On one shard nothing is delivered; a few bytes are other threads'.
-    assert!(save_moe.abs_diff(block) < 4_096, "{save_moe} and {block}");
+    // On one shard nothing is delivered. What threads hold at the peak differs by some KiB.
+    assert!(save_moe.abs_diff(block) < block / 20, "{save_moe} and {block}");
 }
