@@ -1,5 +1,5 @@
-//! What an update allocates: a binary of its own, with an allocator that counts and one test at a
-//! time.
+//! What updates, saves and loads allocate: a binary of its own, with an allocator that counts and one
+//! test at a time.
 
 mod counting;
 
