@@ -47,8 +47,8 @@ pub enum MomentumDtype {
     #[default]
     F32,
     /// bf16, rounded to nearest, ties to even: half the memory, also in checkpoints. The moments of
-    /// Adam stay f32: of its second one, what a step adds, 1 - beta2 of it, is below half of the
-    /// distance of two bf16.
+    /// Adam stay f32: with a slow second decay (up to 0.9999) what a step adds to the second one is
+    /// less than half the distance of two bf16, and would be lost.
     Bf16,
 }
 
