@@ -6,6 +6,7 @@ use fulmar::train::checkpoint::load::{Source, restore};
 use fulmar::train::checkpoint::save::Run;
 use fulmar::train::checkpoint::{self, Manifest};
 use fulmar::train::run;
+use fulmar_tests::compare::assert_close;
 use safetensors::{Dtype, SafeTensors};
 
 use crate::tiny::{Bench, Tiny, assert_same_files, steps_from};
@@ -139,4 +140,28 @@ fn momentum_of_two_shards_is_found_bit_for_bit_by_one_and_by_four() {
     for shards in [1, 4] {
         assert!(of_shards(shards) == saved, "{shards} shards");
     }
+}
+
+#[test]
+fn a_joint_norm_over_shards_takes_it_too() {
+    let stack = "layers.1.moe.experts.w_up.momentum";
+    let after_two_steps = |shards: usize| -> (Vec<f32>, Vec<f32>) {
+        let overrides = [BF16, "optimizer.muonh_norm=joint", "batch.rows=8"];
+        let config = toy::config([1, shards], &overrides);
+        let parts = on_every_rank(&config, |mut rank| {
+            for seed in 0..2 {
+                rank.step(&toy::batch(&config, seed))?;
+            }
+            let data = rank.state.optimizer.export().remove(stack).expect("a moment");
+            assert_eq!(data.dtype(), burn::tensor::DType::BF16);
+            let weights = rank.weights().remove("layers.1.moe.experts.w_up").expect("a stack");
+            Ok((data.iter::<f32>().collect::<Vec<_>>(), weights))
+        });
+        let (momentum, weights): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
+        (momentum.concat(), weights.concat())
+    };
+    let (one, two) = (after_two_steps(1), after_two_steps(2));
+    // A sum in another order may be stored as the neighbouring bf16.
+    assert_close("momentum", &two.0, &one.0, 1.0 / 128.0);
+    assert_close("weights", &two.1, &one.1, 1e-3);
 }

@@ -2,8 +2,8 @@
 //! the update of all 1.59 billion parameters, with the memory they take.
 //!
 //! ```text
-//! cargo bench --workspace --bench d768              # minutes, and about 20 GiB of memory
-//! cargo bench --workspace --bench d768 -- --small   # two layers of 96 experts, about 2 GiB
+//! cargo bench --workspace --bench d768              # minutes, and 20 GiB of memory or more
+//! cargo bench --workspace --bench d768 -- --small   # two layers of 96 experts, about 2.5 GiB
 //! cargo bench --workspace --bench d768 -- --test    # a tiny shape: shows that the bench runs
 //! ```
 //!
