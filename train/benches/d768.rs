@@ -7,16 +7,17 @@
 //! cargo bench --workspace --bench d768 -- --test    # a tiny shape: shows that the bench runs
 //! ```
 //!
-//! What is counted are weights, gradients and optimizer state; the peak has the activations of a
-//! row, the scratch of one update and the program beside them. The first step makes the optimizer's
-//! state when its activations are gone, so the peak of a run is that of the second.
+//! What is counted are weights, gradients and optimizer state. The peak has the activations of a
+//! block beside them, since blocks are computed again in backward, the scratch of one update and the
+//! program. The first step makes the optimizer's state when its activations are gone, so the peak of
+//! a run is that of the second.
 
 use std::time::Instant;
 
 use burn::tensor::Device;
 use fulmar_data::Batch;
 use fulmar_ep::{Local, World};
-use fulmar_model::Preset;
+use fulmar_model::{Preset, Recompute};
 use fulmar_train::RunConfig;
 use fulmar_train::plan::grouped;
 use fulmar_train::state::{TrainState, balancing};
@@ -70,6 +71,7 @@ fn shape(name: &str, layers: usize, experts: usize, vocabulary: usize, tokens: u
     (model.vocab_size, model.max_seq_len) = (vocabulary, tokens);
     model.num_experts_per_token = model.num_experts_per_token.min(experts - 1);
     config.batch.rows = 1;
+    config.memory.recompute = Recompute::Block;
     config.schedule.steps = 100;
     config.validate().expect("a valid shape");
     config
