@@ -1,13 +1,22 @@
 //! Blocks that are computed again in the backward pass change no bit of a run.
 
-use fulmar::ep::{DispatchConfig, Payload};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use burn::tensor::{Int, Tensor};
+use fulmar::ep::transport::{Group, RankFailure};
+use fulmar::ep::{
+    Combined, Demand, DispatchConfig, Dispatched, Dispatcher, EpError, ExpertRows, Keep, Payload,
+    Retrace, TokenDispatcher,
+};
 use fulmar::model::Recompute;
 use fulmar::train::RunConfig;
 use fulmar::train::layer_report::LayerReport;
 use fulmar::train::step::StepReport;
 use fulmar_tests::compare::assert_same_bits;
 
-use crate::toy::{self, Found, Rank, Values, on_every_rank};
+use crate::toy::{self, DEADLINE, Found, Rank, Values, on_every_rank, try_ranks};
 
 const MODES: [Recompute; 3] = [Recompute::None, Recompute::Block, Recompute::SaveMoe];
 const STEPS: u64 = 2;
@@ -158,6 +167,100 @@ fn over_four_ranks_all_modes_have_the_same_bits_with_every_exchange() {
             let dropped: u64 =
                 layers.map(|l| l.counts.sender_dropped + l.counts.receiver_dropped).sum();
             assert_eq!(dropped > 0, drops, "{name}: {dropped} dropped");
+        }
+    }
+}
+
+/// A dispatcher whose ways one rank cannot take again.
+struct Breaking {
+    inner: Dispatcher,
+    broken: bool,
+}
+
+struct Way {
+    inner: Arc<dyn Retrace>,
+    broken: bool,
+}
+
+const BROKEN: &str = "a broken second pass";
+
+impl Retrace for Way {
+    fn dispatch(&self, tokens: Tensor<2>) -> Vec<ExpertRows> {
+        assert!(!self.broken, "{BROKEN}");
+        self.inner.dispatch(tokens)
+    }
+
+    fn combine(&self, outputs: Vec<Tensor<2>>, weights: Tensor<2>) -> Tensor<2> {
+        self.inner.combine(outputs, weights)
+    }
+}
+
+impl TokenDispatcher for Breaking {
+    type Handle = <Dispatcher as TokenDispatcher>::Handle;
+
+    fn local_experts(&self) -> Range<usize> {
+        self.inner.local_experts()
+    }
+
+    fn group(&self) -> &Group {
+        self.inner.group()
+    }
+
+    fn dispatch(
+        &self,
+        _: Tensor<2>,
+        _: Tensor<2, Int>,
+        _: &Demand,
+    ) -> Result<Dispatched<Self::Handle>, EpError> {
+        unreachable!("every pass keeps its way")
+    }
+
+    fn combine(
+        &self,
+        _: Vec<Tensor<2>>,
+        _: Tensor<2>,
+        _: Self::Handle,
+    ) -> Result<Combined, EpError> {
+        unreachable!("every pass keeps its way")
+    }
+
+    fn dispatch_keeping(
+        &self,
+        tokens: Tensor<2>,
+        selected: Tensor<2, Int>,
+        demand: &Demand,
+        keep: Keep,
+    ) -> Result<Dispatched<Self::Handle>, EpError> {
+        self.inner.dispatch_keeping(tokens, selected, demand, keep)
+    }
+
+    fn combine_keeping(
+        &self,
+        outputs: Vec<Tensor<2>>,
+        weights: Tensor<2>,
+        handle: Self::Handle,
+    ) -> Result<(Combined, Arc<dyn Retrace>), EpError> {
+        let (combined, inner) = self.inner.combine_keeping(outputs, weights, handle)?;
+        Ok((combined, Arc::new(Way { inner, broken: self.broken })))
+    }
+}
+
+#[test]
+fn a_rank_that_fails_in_its_second_pass_ends_all_at_once() {
+    for mode in [Recompute::Block, Recompute::SaveMoe] {
+        for (name, dispatch) in tight() {
+            let mut config = toy::config([2, 2], &[]);
+            (config.parallel.dispatch, config.memory.recompute) = (dispatch, mode);
+            let started = Instant::now();
+            let ended = try_ranks(&config, DEADLINE, |mut rank| {
+                let broken = rank.world.rank() == 1;
+                let dispatcher = Breaking { inner: rank.dispatcher.clone(), broken };
+                rank.step_by(&dispatcher, &toy::batch(&config, 1))
+            });
+            let cause = ended.expect_err("a rank has failed");
+            let RankFailure::Panic(message) = &cause.failure else { panic!("{cause}") };
+            assert_eq!((cause.rank, message.as_str()), (1, BROKEN), "{mode:?}, {name}");
+            assert!(started.elapsed() < DEADLINE / 2, "{mode:?}, {name}");
         }
     }
 }
