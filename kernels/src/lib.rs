@@ -5,6 +5,7 @@ pub mod bridge;
 mod defaults;
 pub mod device_panic;
 mod error;
+mod few_rows;
 mod flex;
 mod graph;
 mod hyperball;
