@@ -9,6 +9,7 @@ mod cube;
 mod defaults;
 pub mod device_panic;
 mod error;
+mod few_rows;
 mod flex;
 mod graph;
 mod hyperball;

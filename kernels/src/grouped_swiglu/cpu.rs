@@ -4,6 +4,7 @@ use burn::tensor::DType;
 use rayon::prelude::*;
 
 use super::{GroupedSwigluInputs, GroupedSwigluKernel, GroupedSwigluSaved, Groups, bf16};
+use crate::few_rows;
 use crate::flex::{contiguous, dims, float_tensor, floats};
 use crate::matrix::{Factors, Matrix, multiply};
 use crate::simd::{Loop, MulAdd, sigmoid, vectorised};
@@ -89,15 +90,15 @@ fn forward(
     let work = tasks.par_iter().zip(split(out.whole(), &tasks, c));
     let work = work.zip(split(gate.whole(), &tasks, kept_f)).zip(split(up.whole(), &tasks, kept_f));
     work.with_max_len(1).for_each(|(((task, out), gate), up)| {
-        let x = Matrix::new(&x[task.start * c..][..task.len * c], task.len, c);
+        let x = &x[task.start * c..][..task.len * c];
         let mut scratch = [(); 2].map(|()| Unwritten::new(if keep { 0 } else { task.len * f }));
         let [gate_scratch, up_scratch] = &mut scratch;
         let (gate, up) = if keep { (gate, up) } else { (gate_scratch.whole(), up_scratch.whole()) };
-        let gate = gate.product(x, experts.gate(task.group));
-        let up = up.product(x, experts.up(task.group));
+        let gate = product(gate, x, experts.gate(task.group), [task.len, c, f]);
+        let up = product(up, x, experts.up(task.group), [task.len, c, f]);
         let mut hidden = gate.to_vec();
         vectorised(Swiglu { gate_to_hidden: &mut hidden, up });
-        out.product(Matrix::new(&hidden, task.len, f), experts.down(task.group));
+        product(out, &hidden, experts.down(task.group), [task.len, f, c]);
     });
     let saved = keep.then(|| GroupedSwigluSaved {
         gate: float_tensor(gate.finish(), [rows, f]),
@@ -147,16 +148,16 @@ impl RowGradients {
         let work = work.zip(split(d_gate.whole(), &tasks, f));
         let work = work.zip(split(d_up.whole(), &tasks, f));
         work.with_max_len(1).for_each(|((((task, dx), hidden), d_gate), d_up)| {
-            let matrix = |values, cols| Matrix::new(values, task.len, cols);
             let dout = &dout[task.start * c..][..task.len * c];
             let gate = &gate[task.start * f..][..task.len * f];
             let up = &up[task.start * f..][..task.len * f];
-            let d_up = d_up.product(matrix(dout, c), experts.down(task.group).transposed());
+            let d_up = d_up.zeros();
+            add_transposed_product(d_up, dout, experts.down(task.group), [task.len, c, f]);
             let (hidden, d_gate) = (hidden.copy(up), d_gate.copy(gate));
             vectorised(SwigluBackward { up_to_hidden: hidden, gate_to_d_gate: d_gate, d_up });
-            let dx = dx.product(matrix(d_gate, f), experts.gate(task.group).transposed());
-            let up = experts.up(task.group).transposed();
-            multiply(dx, Factors::ADD, matrix(d_up, f), up);
+            let dx = dx.zeros();
+            add_transposed_product(dx, d_gate, experts.gate(task.group), [task.len, f, c]);
+            add_transposed_product(dx, d_up, experts.up(task.group), [task.len, f, c]);
         });
         Self {
             dx: dx.finish(),
@@ -213,16 +214,42 @@ impl<'a> Experts<'a> {
         Self { c, f, gate, up, down: floats(&inputs.w_down) }
     }
 
-    fn gate(&self, group: usize) -> Matrix<'a> {
-        Matrix::new(&self.gate[group * self.c * self.f..][..self.c * self.f], self.c, self.f)
+    /// [c, f].
+    fn gate(&self, group: usize) -> &'a [f32] {
+        &self.gate[group * self.c * self.f..][..self.c * self.f]
     }
 
-    fn up(&self, group: usize) -> Matrix<'a> {
-        Matrix::new(&self.up[group * self.c * self.f..][..self.c * self.f], self.c, self.f)
+    /// [c, f].
+    fn up(&self, group: usize) -> &'a [f32] {
+        &self.up[group * self.c * self.f..][..self.c * self.f]
     }
 
-    fn down(&self, group: usize) -> Matrix<'a> {
-        Matrix::new(&self.down[group * self.c * self.f..][..self.c * self.f], self.f, self.c)
+    /// [f, c].
+    fn down(&self, group: usize) -> &'a [f32] {
+        &self.down[group * self.c * self.f..][..self.c * self.f]
+    }
+}
+
+/// Writes `x w` with `x` [rows, k] and `w` [k, n].
+fn product<'a>(out: Part<'a>, x: &[f32], w: &[f32], sizes: [usize; 3]) -> &'a mut [f32] {
+    let [rows, k, n] = sizes;
+    if few_rows::fits(sizes) {
+        let out = out.zeros();
+        few_rows::multiply(out, x, w, sizes);
+        out
+    } else {
+        out.product(Matrix::new(x, rows, k), Matrix::new(w, k, n))
+    }
+}
+
+/// Adds `x w^T` with `x` [rows, k] and `w` [n, k].
+fn add_transposed_product(out: &mut [f32], x: &[f32], w: &[f32], sizes: [usize; 3]) {
+    let [rows, k, n] = sizes;
+    if few_rows::fits(sizes) {
+        few_rows::add_transposed(out, x, w, sizes);
+    } else {
+        let (x, w) = (Matrix::new(x, rows, k), Matrix::new(w, n, k));
+        multiply(out, Factors::ADD, x, w.transposed());
     }
 }
 

@@ -9,9 +9,12 @@ use crate::bf16::{nearest as bf16, round};
 use crate::flex::{dims, floats_mut, unshared};
 use crate::hyperball::sum_squares;
 
-/// A matrix whose shorter side is longer than this shares its products among threads; a smaller
-/// one is a task of its own.
+/// A matrix whose shorter side is longer than this shares its products among threads, unless there
+/// are [`MANY`]; else it is a task of its own.
 const SHARED_FROM: usize = 128;
+
+/// So many matrices keep all threads busy without sharing.
+const MANY: usize = 64;
 
 impl NewtonSchulzKernel for Flex {
     fn forward(u: FlexTensor, precision: Precision) -> FlexTensor {
@@ -31,12 +34,9 @@ pub(crate) fn for_each_matrix<I: IndexedParallelIterator>(
     precision: Precision,
     body: impl Fn(&mut Workspace, I::Item) + Sync + Send,
 ) {
-    let matrices = if p.min(q) > SHARED_FROM {
-        matrices.with_min_len(usize::MAX)
-    } else {
-        matrices.with_min_len(1)
-    };
-    matrices.for_each_init(|| Workspace::new(p, q, precision), body);
+    let shared = p.min(q) > SHARED_FROM && matrices.len() < MANY;
+    let matrices = matrices.with_min_len(if shared { usize::MAX } else { 1 });
+    matrices.for_each_init(|| Workspace::new([p, q], precision, shared), body);
 }
 
 /// The buffers of one matrix's steps, used again for the next matrix.
@@ -44,6 +44,8 @@ pub(crate) struct Workspace {
     /// A copy of the update for callers that must not write to their own.
     pub(crate) update: Vec<f32>,
     precision: Precision,
+    /// Whether threads share the products.
+    shared: bool,
     /// The matrix is taller than wide, so its transpose is iterated.
     tall: bool,
     short: usize,
@@ -59,7 +61,7 @@ pub(crate) struct Workspace {
 }
 
 impl Workspace {
-    fn new(p: usize, q: usize, precision: Precision) -> Self {
+    fn new([p, q]: [usize; 2], precision: Precision, shared: bool) -> Self {
         let (short, long) = (p.min(q), p.max(q));
         let (short_stride, long_stride) = (stride(short), stride(long));
         let rows = short.next_multiple_of(ROWS).max(short.next_multiple_of(8));
@@ -67,6 +69,7 @@ impl Workspace {
         Self {
             update: vec![0.0; p * q],
             precision,
+            shared,
             tall: p > q,
             short,
             long,
@@ -90,7 +93,7 @@ impl Workspace {
     }
 
     fn load(&mut self, u: &[f32]) {
-        let shared = self.shared();
+        let shared = self.shared;
         let inverse = ((sum_squares(u).sqrt() + NORM_EPS).recip()) as f32;
         let (buffer, stride, len) = if self.tall {
             (&mut self.x_transposed, self.short_stride, self.short)
@@ -130,7 +133,7 @@ impl Workspace {
     }
 
     fn transpose_x(&mut self) {
-        let shared = self.shared();
+        let shared = self.shared;
         transpose(
             (&self.x, self.long_stride),
             (&mut self.x_transposed, self.short_stride),
@@ -139,14 +142,10 @@ impl Workspace {
         );
     }
 
-    fn shared(&self) -> bool {
-        self.short > SHARED_FROM
-    }
-
     /// `X <- a X + (b A + c A^2) X` with `A = X X^T`.
     fn step(&mut self, a: f32, b: f32, c: f32) {
         self.transpose_x();
-        let (short, shared) = (self.short, self.shared());
+        let (short, shared) = (self.short, self.shared);
         let rows = short.next_multiple_of(ROWS);
         let square = rows * self.short_stride;
         let to_short = Product {

@@ -178,6 +178,16 @@ fn attention_has_equal_bits_in_every_run_and_thread_count() {
 }
 
 #[test]
+fn attention_of_one_long_head_has_equal_bits_on_any_number_of_threads() {
+    let case = Case { b: 1, h: 1, j: 1, a: 16, lengths: &[700, 90, 410] };
+    for window in [None, Some(2), Some(129), Some(5_000)] {
+        let options = options(1, window, Some(1e4));
+        assert_matches(case, &options);
+        assert_repeats(|| run(attention, case, &options).map(bits));
+    }
+}
+
+#[test]
 fn attention_keeps_documents_apart() {
     let case = Case { b: 1, h: 2, j: 1, a: 8, lengths: &[50, 45] };
     let second = |x: Tensor<4>| x.slice([0..1, 50..95]);

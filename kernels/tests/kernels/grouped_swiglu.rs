@@ -31,6 +31,9 @@ fn grouped_swiglu_matches_its_reference_in_values_and_gradients() {
         (Groups::from_counts(&[33, 513]), 16, 24),
         (Groups::from_counts(&[0, 0]), 4, 3),
         (scattered(), 9, 12),
+        // Groups of few rows with widths of whole cache lines, on both sides of the limit.
+        (Groups::from_counts(&[1, 0, 6, 17, 32, 33, 40]), 80, 48),
+        (scattered(), 16, 64),
     ];
     for (groups, c, f) in cases {
         let found = run(grouped_swiglu, &groups, c, f);
@@ -65,8 +68,9 @@ fn rows_of_no_group_are_zero_and_an_empty_group_has_no_gradient() {
 #[test]
 fn grouped_swiglu_gives_the_same_bits_on_one_and_on_three_threads() {
     let groups = Groups::from_counts(&[700, 0, 31, 1, 260]);
-    let bits = || run(grouped_swiglu, &groups, 48, 33).map(|t| t.into_data());
-    assert_repeats(bits);
+    for f in [33, 64] {
+        assert_repeats(|| run(grouped_swiglu, &groups, 48, f).map(|t| t.into_data()));
+    }
 }
 
 #[test]

@@ -16,6 +16,8 @@ fn newton_schulz_matches_its_reference() {
         [2, 270, 140],
         [1, 140, 300],
         [1, 260, 258],
+        [65, 132, 130],
+        [1, 530, 520],
     ];
     for shape in shapes {
         let u = tensor(shape, 1);
@@ -53,7 +55,7 @@ fn newton_schulz_reads_strided_inputs() {
 
 #[test]
 fn newton_schulz_does_not_depend_on_the_number_of_threads() {
-    for shape in [[40, 48, 48], [2, 192, 192], [1, 300, 280]] {
+    for shape in [[40, 48, 48], [2, 192, 192], [65, 130, 140], [1, 300, 280]] {
         for precision in [Precision::F32, Precision::Bf16] {
             assert_repeats(|| bits(newton_schulz(tensor(shape, 1), precision)));
         }

@@ -1,0 +1,171 @@
+//! Products of a few rows with a large matrix, each of whose values is read once from memory.
+//!
+//! The `gemm` crate walks down panels of columns, which is too far from row to row for a processor
+//! to guess: with up to [`MOST_ROWS`] rows it waits for memory. Here rows ahead are asked for, or
+//! the matrix is read row by row.
+
+use crate::simd::{Loop, MulAdd, prefetch, vectorised};
+
+/// From here on the blocked products of the `gemm` crate are as fast.
+pub(crate) const MOST_ROWS: usize = 32;
+
+/// Rows of a register tile.
+const TILE_ROWS: usize = 6;
+
+/// Columns that are written at once where they do not fill a [`PANEL`], and rows of a transposed
+/// product side by side: a cache line.
+const LANES: usize = 16;
+
+/// Columns of a register tile with 32 vector registers of 16 values.
+const PANEL: usize = 64;
+
+/// Rows between asking for a row of the matrix and using it.
+const AHEAD: usize = 24;
+
+/// Whether the functions here take a product of these sizes.
+pub(crate) fn fits([m, k, n]: [usize; 3]) -> bool {
+    (1..=MOST_ROWS).contains(&m) && k > 0 && n.is_multiple_of(LANES)
+}
+
+/// `out = x w` with `x` [m, k], `w` [k, n] and n a multiple of 16.
+pub(crate) fn multiply(out: &mut [f32], x: &[f32], w: &[f32], [m, k, n]: [usize; 3]) {
+    check(out, x, w, [m, k, n]);
+    let panels = if wide_registers() { n / PANEL * PANEL } else { 0 };
+    vectorised(Panels::<PANEL> { out, x, w, k, n, columns: 0..panels });
+    vectorised(Panels::<LANES> { out, x, w, k, n, columns: panels..n });
+}
+
+/// `out += x w^T` with `x` [m, k], `w` [n, k] and n a multiple of 16.
+pub(crate) fn add_transposed(out: &mut [f32], x: &[f32], w: &[f32], [m, k, n]: [usize; 3]) {
+    check(out, x, w, [m, k, n]);
+    // The transpose of the result is `w x^T`, whose left rows lie in memory as they are read.
+    let (mut x_transposed, mut transposed) = (vec![0.0; k * LANES], vec![0.0; n * LANES]);
+    for (out, x) in out.chunks_mut(LANES * n).zip(x.chunks(LANES * k)) {
+        let rows = x.len() / k;
+        for (row, x) in x.chunks_exact(k).enumerate() {
+            let column = x_transposed.iter_mut().skip(row).step_by(LANES);
+            column.zip(x).for_each(|(to, from)| *to = *from);
+        }
+        let (x, out_transposed) = (&x_transposed[..], &mut transposed[..]);
+        vectorised(Panels::<LANES> {
+            out: out_transposed,
+            x: w,
+            w: x,
+            k,
+            n: LANES,
+            columns: 0..LANES,
+        });
+        for (column, values) in transposed.chunks_exact(LANES).enumerate() {
+            for (row, value) in values[..rows].iter().enumerate() {
+                out[row * n + column] += value;
+            }
+        }
+    }
+}
+
+fn check(out: &[f32], x: &[f32], w: &[f32], [m, k, n]: [usize; 3]) {
+    assert!(fits([m, k, n]), "a product of [{m}, {k}] and [{k}, {n}]");
+    assert_eq!([out.len(), x.len(), w.len()], [m * n, m * k, k * n], "the sizes of a product");
+}
+
+fn wide_registers() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return crate::simd::has_avx512();
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
+/// `out = x w` in the panels of `WIDTH` columns that `columns` are.
+struct Panels<'a, const WIDTH: usize> {
+    out: &'a mut [f32],
+    x: &'a [f32],
+    w: &'a [f32],
+    k: usize,
+    n: usize,
+    columns: std::ops::Range<usize>,
+}
+
+impl<const WIDTH: usize> Loop for Panels<'_, WIDTH> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<M: MulAdd>(self) {
+        let Self { out, x, w, k, n, columns } = self;
+        for column in columns.step_by(WIDTH) {
+            let tiles = out.chunks_mut(TILE_ROWS * n).zip(x.chunks(TILE_ROWS * k));
+            for (out, x) in tiles {
+                let (w, at) = ((w, n), (k, column));
+                match x.len() / k {
+                    1 => tile::<M, 1, WIDTH>(out, x, w, at),
+                    2 => tile::<M, 2, WIDTH>(out, x, w, at),
+                    3 => tile::<M, 3, WIDTH>(out, x, w, at),
+                    4 => tile::<M, 4, WIDTH>(out, x, w, at),
+                    5 => tile::<M, 5, WIDTH>(out, x, w, at),
+                    _ => tile::<M, TILE_ROWS, WIDTH>(out, x, w, at),
+                }
+            }
+        }
+    }
+}
+
+/// `WIDTH` columns of `ROWS` rows, summed in registers.
+#[inline(always)]
+fn tile<M: MulAdd, const ROWS: usize, const WIDTH: usize>(
+    out: &mut [f32],
+    x: &[f32],
+    (w, n): (&[f32], usize),
+    (k, column): (usize, usize),
+) {
+    let mut sums = [[0.0f32; WIDTH]; ROWS];
+    let x: [&[f32]; ROWS] = std::array::from_fn(|row| &x[row * k..][..k]);
+    for (i, w_row) in w.chunks_exact(n).enumerate() {
+        if let Some(ahead) = w.get((i + AHEAD) * n + column..(i + AHEAD) * n + column + WIDTH) {
+            prefetch(ahead);
+        }
+        let values: &[f32; WIDTH] =
+            w_row[column..].first_chunk().expect("a panel inside the matrix");
+        for (sums, x) in sums.iter_mut().zip(x) {
+            for (sum, value) in sums.iter_mut().zip(values) {
+                *sum = M::mul_add(x[i], *value, *sum);
+            }
+        }
+    }
+    for (out, sums) in out.chunks_exact_mut(n).zip(&sums) {
+        out[column..][..WIDTH].copy_from_slice(sums);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matrix::{self, Factors, Matrix};
+
+    #[test]
+    fn products_of_few_rows_are_those_of_many() {
+        for m in [1, 5, 6, 7, 16, 17, MOST_ROWS] {
+            for [k, n] in [[1, 16], [7, 48], [40, 144]] {
+                let values = |len: usize| -> Vec<f32> {
+                    (0..len).map(|i| (i * 37 % 101) as f32 * 0.02 - 1.0).collect()
+                };
+                let (x, w, mut found) = (values(m * k), values(k * n), vec![7.0; m * n]);
+                let x_matrix = Matrix::new(&x, m, k);
+                let mut expected = vec![0.0; m * n];
+                let replace = Factors::REPLACE;
+                multiply(&mut found, &x, &w, [m, k, n]);
+                matrix::multiply(&mut expected, replace, x_matrix, Matrix::new(&w, k, n));
+                assert_close(&found, &expected);
+
+                let w_matrix = Matrix::new(&w, n, k).transposed();
+                add_transposed(&mut found, &x, &w, [m, k, n]);
+                matrix::multiply(&mut expected, Factors::ADD, x_matrix, w_matrix);
+                assert_close(&found, &expected);
+            }
+        }
+    }
+
+    fn assert_close(found: &[f32], expected: &[f32]) {
+        for (i, (found, expected)) in found.iter().zip(expected).enumerate() {
+            assert!((found - expected).abs() <= 1e-4, "[{i}]: found {found}, expected {expected}");
+        }
+    }
+}
