@@ -1,4 +1,4 @@
-mod kernel;
+pub(crate) mod kernel;
 
 use burn::tensor::DType;
 use burn_cubecl::CubeBackend;

@@ -84,7 +84,7 @@ pub(crate) fn gain_gradients<F: Float>(
 
 /// `1 / sqrt(mean(x^2) + eps)` of the row that starts at `start`.
 #[cube]
-fn inverse_rms<F: Float>(
+pub(crate) fn inverse_rms<F: Float>(
     x: &[F],
     start: usize,
     dim: usize,
