@@ -56,8 +56,7 @@ impl AttentionKernel for CubeBackend {
         let grad = float(OP, "grad", grad, ("q", call.q.dtype));
         let Heads { h, j, a, .. } = call.heads;
         if call.rows() * h * a == 0 {
-            return [h, j, j]
-                .map(|heads| zeros(&call.q, [call.b, call.s, heads, a], call.q.dtype));
+            return [h, j, j].map(|heads| zeros(&call.q, [call.b, call.s, heads, a], call.q.dtype));
         }
         let saved = saved.expect("forward saves");
         let placed = call.placed();
@@ -117,6 +116,12 @@ impl<'a> Call<'a> {
         let len = turns.len();
         let turns = CubeBackend::float_from_data(TensorData::new(turns, [len]), &q.device);
         let (client, dtype) = (q.client.clone(), storage(&q));
+        let shared = client.properties().hardware.max_shared_memory_size;
+        let needed = tiles::SHARED_BYTES;
+        assert!(
+            shared >= needed,
+            "{OP}: units of this device share {shared} bytes, needed {needed}"
+        );
         Self { client, dtype, options, heads, b, s, q, k, v, segments, turns }
     }
 

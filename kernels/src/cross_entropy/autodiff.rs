@@ -17,7 +17,11 @@ impl<B: CrossEntropyKernel> Backward<B, 2> for CrossEntropyBackward {
     fn backward(self, ops: Ops<Self::State, 2>, grads: &mut Gradients, _: &mut Checkpointer) {
         propagate::<B, _, 2>(ops, grads, |(dhidden, dhead), grad| {
             let scale = B::lift::<1>(grad).reshape([1, 1]);
-            [dhidden, dhead].map(|grad| B::lower(B::lift::<2>(grad) * scale.clone()))
+            [dhidden, dhead].map(|grad| {
+                // The loss may be f32 where hidden states and head are not.
+                let grad = B::lift::<2>(grad);
+                B::lower(grad.clone() * scale.clone().cast(grad.dtype()))
+            })
         });
     }
 }

@@ -4,7 +4,7 @@ mod autodiff;
 mod check;
 pub(crate) mod cpu;
 #[cfg(feature = "cube")]
-pub(crate) mod cube;
+mod cube;
 
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Dispatch, Flex, backend_extension};

@@ -7,7 +7,6 @@ use cubecl::prelude::*;
 
 use super::heads::{Heads, own_head};
 use crate::cube::units::sum_of_units;
-use crate::rms_norm::cube::kernel::inverse_rms;
 
 /// The first `kept` of `stored` heads, each over its root mean square and, if `rotated`, turned by
 /// its position.
@@ -31,7 +30,7 @@ pub(crate) fn place<F: Float>(
         terminate!();
     }
     let start = (row * stored + head) * a;
-    let inverse = inverse_rms::<F>(x, start, a.runtime(), eps, units);
+    let inverse = inverse_rms::<F>(x, start, eps, a, units);
     for i in range_stepped(UNIT_POS as usize, a, units) {
         let mut value = f32::cast_from(x[start + i]) * inverse;
         if comptime!(rotated) {
@@ -77,7 +76,7 @@ pub(crate) fn pull_back<F: Float>(
         }
     } else {
         let of_head = (row * kept + head) * a;
-        let inverse = inverse_rms::<F>(x, start, a.runtime(), eps, units);
+        let inverse = inverse_rms::<F>(x, start, eps, a, units);
         let mut dot = 0.0f32;
         for i in range_stepped(unit, a, units) {
             dot += placed[of_head + i] * grad[of_head + i];
@@ -193,6 +192,19 @@ pub(crate) fn exclude_backward<F: Float>(
             }
         }
     }
+}
+
+/// One over the root mean square of `len` values.
+#[cube]
+fn inverse_rms<F: Float>(
+    x: &[F],
+    start: usize,
+    eps: f32,
+    #[comptime] len: usize,
+    #[comptime] units: usize,
+) -> f32 {
+    let square = dot_of_units::<F>(x, start, x, start, len, units);
+    1.0 / (square / f32::cast_from(len.runtime()) + eps).sqrt()
 }
 
 /// The inner product of `len` values of both.

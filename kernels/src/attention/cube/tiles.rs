@@ -11,8 +11,11 @@ use cubecl::prelude::*;
 
 use super::heads::{HeadTile, Heads, Mask, own_head};
 use crate::cube::tile::{
-    PER_UNIT, PITCH, SIDE, SPAN, SUMS, add_product, add_weighted, column, row, tile, zeros,
+    DEPTH, PER_UNIT, PITCH, SIDE, SPAN, SUMS, add_product, add_weighted, column, row, tile, zeros,
 };
+
+/// What the units of a cube share: two tiles, and the weights of a pair of tiles.
+pub(crate) const SHARED_BYTES: usize = (2 * DEPTH + SIDE) * PITCH * size_of::<f32>();
 
 /// `y = P v`, and one over the sum of weights of each query; a cube for each tile of queries of a
 /// head.
