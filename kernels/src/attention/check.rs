@@ -40,10 +40,9 @@ pub(crate) fn checks() -> Vec<Check> {
         case(LONG, Some(65), None),
         case(BACK, None, rope),
         case(BACK, Some(90), rope),
-        Case { h: 4, j: 2, own: 1, a: 12, ..case(PACKED, None, rope) },
+        // Each of these compiles kernels of its own.
         Case { h: 6, j: 3, own: 2, a: 12, ..case(PACKED, Some(64), rope) },
-        Case { b: 2, h: 4, j: 4, own: 4, ..case(SHORT, None, rope) },
-        Case { h: 2, a: 5, ..case(PACKED, None, None) },
+        Case { b: 2, h: 4, j: 2, own: 2, a: 5, ..case(SHORT, None, None) },
         Case { h: 3, a: 80, ..case(PACKED, Some(33), rope) },
     ];
     cases.map(check).into()

@@ -112,11 +112,13 @@ impl Problem {
         z_coefficient: f64,
     ) -> Self {
         let mut problem = Self::new("cross_entropy", hidden, head, targets, weight, z_coefficient);
-        let ignored = CubeBackend::lift::<1>(problem.weight.clone()).equal_elem(0.0);
-        let ignored = ignored.unsqueeze_dim::<2>(1).expand([problem.t, problem.d]);
-        // Masked, not multiplied by 0: what is ignored may be NaN.
-        let hidden = CubeBackend::lift::<2>(problem.hidden).mask_fill(ignored, 0.0);
-        problem.hidden = into_contiguous(CubeBackend::lower(hidden));
+        if problem.t * problem.d > 0 {
+            let ignored = CubeBackend::lift::<1>(problem.weight.clone()).equal_elem(0.0);
+            let ignored = ignored.unsqueeze_dim::<2>(1).expand([problem.t, problem.d]);
+            // Masked, not multiplied by 0: what is ignored may be NaN.
+            let hidden = CubeBackend::lift::<2>(problem.hidden).mask_fill(ignored, 0.0);
+            problem.hidden = into_contiguous(CubeBackend::lower(hidden));
+        }
         problem
     }
 

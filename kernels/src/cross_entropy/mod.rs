@@ -1,9 +1,14 @@
 //! Linear head, softmax cross-entropy and z-loss in one operation.
 //!
-//! The CPU kernel never holds the logits of all tokens at once, but those of 96, or of as many more
-//! as have 2^22 together. The reference, which backends
-//! without a kernel of their own run, does: [tokens, vocabulary] in f32, and while tracked several
-//! tensors of that size.
+//! The kernels never hold the logits of all tokens at once. The reference, which backends without a
+//! kernel of their own run, does: [tokens, vocabulary] in f32, and while tracked several tensors of
+//! that size.
+//!
+//! The CPU holds the logits of 96 tokens, or of as many more as have 2^22 together. A GPU holds
+//! those of a chunk of tokens, at most 256 MiB of them or one token's, and while tracked as much of
+//! the head's gradient again as 32,768 columns have. The CPU refuses a target outside the
+//! vocabulary. A GPU, which nobody waits for, reads and writes nothing outside, and answers with
+//! NaN: the token's cross-entropy, and so the sums over it and the gradients.
 
 mod autodiff;
 mod check;
@@ -47,15 +52,15 @@ pub struct TokenLosses {
 ///
 /// A token of weight 0 adds exactly nothing to sums and gradients, whatever its hidden state and
 /// target are. There is no gradient for `weight`. A tracked call computes the gradients in its
-/// forward pass and keeps them: as many values as `hidden` and `head` have. On a GPU that pass
-/// also holds the logits of all tokens; see the [module](self).
+/// forward pass and keeps them: as many values as `hidden` and `head` have. On a GPU the sums are
+/// f32 whatever the type of `hidden` and `head`.
 ///
 /// # Shapes
 /// `hidden` [tokens, hidden], `head` [hidden, vocabulary], `targets` and `weight` `[tokens]`.
 ///
 /// # Panics
 /// If the shapes disagree; on the CPU also if a token with weight has a target outside the
-/// vocabulary.
+/// vocabulary, which on a GPU makes sums and gradients NaN; see the [module](self).
 ///
 /// # Source
 /// SPEC section 2, loss.
@@ -89,7 +94,8 @@ pub fn cross_entropy(
 /// `hidden` [tokens, hidden], `head` [hidden, vocabulary], `targets` and results `[tokens]`.
 ///
 /// # Panics
-/// If the shapes disagree; on the CPU also if a target is outside the vocabulary.
+/// If the shapes disagree; on the CPU also if a target is outside the vocabulary, which on a GPU
+/// makes its cross-entropy NaN.
 ///
 /// # Source
 /// SPEC section 2, loss, and section 6.
@@ -174,8 +180,10 @@ pub trait CrossEntropyKernel: Bridge {
 
     /// A gradient times a factor of one element.
     fn scale(gradient: FloatTensor<Self>, factor: FloatTensor<Self>) -> FloatTensor<Self> {
-        let factor = Self::lift::<1>(factor).reshape([1, 1]);
-        Self::lower(Self::lift::<2>(gradient) * factor)
+        // The loss may be f32 where hidden states and head are not.
+        let gradient = Self::lift::<2>(gradient);
+        let factor = Self::lift::<1>(factor).cast(gradient.dtype()).reshape([1, 1]);
+        Self::lower(gradient * factor)
     }
 
     /// `nll` and `log_sum_exp`.

@@ -13,7 +13,7 @@ pub(crate) const SIDE: usize = 64;
 pub(crate) const DEPTH: usize = 16;
 
 /// Units along a side of a tile.
-const SPAN: usize = 16;
+pub(crate) const SPAN: usize = 16;
 
 /// Units of a cube.
 pub(crate) const UNITS: usize = SPAN * SPAN;
@@ -83,7 +83,6 @@ pub(crate) fn load<F: Float>(
     first: usize,
     tile: &mut Shared<[f32]>,
 ) {
-    #[unroll]
     for step in 0..SIDE * DEPTH / UNITS {
         let index = step * UNITS + UNIT_POS as usize;
         // Neighbouring units read neighbouring values.

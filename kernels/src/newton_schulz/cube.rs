@@ -1,5 +1,6 @@
 mod kernel;
 
+use burn::backend::cubecl::dtype_to_storage_type;
 use burn::backend::ops::FloatTensorOps;
 use burn::tensor::DType;
 use burn_cubecl::CubeBackend;
@@ -39,8 +40,7 @@ fn dtype(u: &CubeTensor, precision: Precision) -> DType {
         Precision::F32 => DType::F32,
         Precision::Bf16 => DType::BF16,
     };
-    let has =
-        u.client.properties().supports_type(burn::backend::cubecl::dtype_to_storage_type(dtype));
+    let has = u.client.properties().supports_type(dtype_to_storage_type(dtype));
     assert!(has, "{OP}: `precision` is {precision:?}, which this device lacks, needed F32");
     dtype
 }

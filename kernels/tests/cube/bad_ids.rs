@@ -2,13 +2,16 @@
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use fulmar_kernels::combine_weights::{self, combine_weights};
+use fulmar_kernels::cross_entropy::{
+    TokenLosses, cross_entropy, token_losses, token_losses_reference,
+};
 use fulmar_kernels::pack::{self, Header, pack_rows};
 use fulmar_kernels::permute::{
     RowMap, combine_parts, combine_reference, dispatch_reference, dispatch_rows,
 };
 use fulmar_kernels::sequence_balance::{self, sequence_balance};
 
-use super::{device, leaf, values};
+use super::{device, leaf, tensor, values};
 
 const FAR: i32 = i32::MAX;
 const NEAR: i32 = -2;
@@ -88,3 +91,44 @@ fn experts_that_do_not_exist_have_no_weight_and_no_load() {
         vec![values(loss), values(logits.grad(&grads).expect("dlogits"))]
     });
 }
+
+#[test]
+fn a_target_beyond_the_vocabulary_makes_loss_and_gradients_nan() {
+    for bad in [3, FAR, -1, i32::MIN] {
+        let (hidden, head) = (leaf([2, 4], 0.1, &device()), leaf([4, 3], 0.2, &device()));
+        let (targets, weight) = (ids(&[1, bad], [2], &device()), tensor([2], 0.3, &device()) + 2.0);
+        let losses = cross_entropy(hidden.clone(), head.clone(), targets, weight, 1e-2);
+        let grads = losses.total.backward();
+        assert!(values(losses.total)[0].is_nan());
+        assert!(values(losses.cross_entropy_sum)[0].is_nan());
+        let dhead = values(head.grad(&grads).expect("dhead"));
+        assert!(dhead.iter().all(|value| value.is_nan()));
+        let dhidden = values(hidden.grad(&grads).expect("dhidden"));
+        assert!(dhidden[..4].iter().all(|value| value.is_finite()));
+        assert!(dhidden[4..].iter().all(|value| value.is_nan()));
+    }
+}
+
+#[test]
+fn a_target_beyond_the_vocabulary_does_nothing_without_weight_and_touches_no_other_token() {
+    assert_agree(|device, _| {
+        let (hidden, head) = (leaf([2, 4], 0.1, device), leaf([4, 3], 0.2, device));
+        let weight = Tensor::from_data(TensorData::from([0.0f32, 0.5]), device);
+        let losses =
+            cross_entropy(hidden.clone(), head.clone(), ids(&[FAR, 2], [2], device), weight, 1e-2);
+        let grads = losses.total.backward();
+        let of = |leaf: &Tensor<2>| values(leaf.grad(&grads).expect("a gradient"));
+        vec![values(losses.total), values(losses.z_sum), of(&hidden), of(&head)]
+    });
+    assert_agree(|device, is_kernel| {
+        let (hidden, head) = (tensor([2, 4], 0.1, device), tensor([4, 3], 0.2, device));
+        let (op, bad) =
+            if is_kernel { (token_losses as Op, 3) } else { (token_losses_reference as Op, 0) };
+        let losses = op(hidden, head, ids(&[bad, 2], [2], device));
+        let nll = values(losses.nll);
+        assert_eq!(nll[0].is_nan(), is_kernel);
+        vec![nll[1..].into(), values(losses.log_sum_exp)]
+    });
+}
+
+type Op = fn(Tensor<2>, Tensor<2>, Tensor<1, Int>) -> TokenLosses;

@@ -1,7 +1,11 @@
 //! Types that kernels or the device lack are refused by name before anything is launched.
 
 use burn::tensor::{DType, Int, Tensor};
+use fulmar_kernels::attention::{AttentionOptions, attention};
 use fulmar_kernels::combine_weights::combine_weights;
+use fulmar_kernels::cross_entropy::cross_entropy;
+use fulmar_kernels::grouped_swiglu::{Groups, grouped_swiglu};
+use fulmar_kernels::newton_schulz::{Precision, newton_schulz};
 use fulmar_kernels::rms_norm::rms_norm;
 use fulmar_kernels::silu::silu;
 
@@ -32,4 +36,44 @@ fn the_argument_that_is_wrong_is_named() {
 fn ids_of_another_width_are_refused() {
     let selected = Tensor::<2, Int>::zeros([2, 1], &device()).cast(DType::I64);
     combine_weights(tensor([2, 3], 0.1, &device()), selected, 2.5);
+}
+
+#[test]
+#[should_panic(expected = "cross_entropy: `head` is f16, needed f32 or bf16")]
+fn a_head_of_another_type_is_refused() {
+    let head = tensor([3, 4], 0.2, &device()).cast(DType::F16);
+    let (targets, weight) = (Tensor::zeros([2], &device()), Tensor::ones([2], &device()));
+    cross_entropy(tensor([2, 3], 0.1, &device()), head, targets, weight, 0.0);
+}
+
+#[test]
+#[should_panic(expected = "grouped_swiglu: `w_up` is f16, needed f32 or bf16")]
+fn a_matrix_of_another_type_is_refused() {
+    let w = || tensor([1, 3, 3], 0.2, &device());
+    let x = tensor([2, 3], 0.1, &device());
+    grouped_swiglu(x, w(), w().cast(DType::F16), w(), &Groups::from_counts(&[2]));
+}
+
+#[test]
+#[should_panic(expected = "attention: `segment_ids` is i64, needed i32")]
+fn segment_ids_of_another_width_are_refused() {
+    let x = || tensor([1, 2, 1, 4], 0.1, &device());
+    let segment_ids = Tensor::<2, Int>::zeros([1, 2], &device()).cast(DType::I64);
+    let options = AttentionOptions {
+        own_kv_heads: 1,
+        window: None,
+        rope_base: None,
+        qk_mult: 1.0,
+        norm_eps: 1e-6,
+        exclusive_eps: 1e-6,
+    };
+    attention(x(), x(), x(), segment_ids, &options);
+}
+
+#[test]
+#[should_panic(
+    expected = "newton_schulz: `precision` is Bf16, which this device lacks, needed F32"
+)]
+fn a_precision_that_the_device_lacks_is_refused() {
+    newton_schulz(tensor([1, 2, 3], 0.1, &device()), Precision::Bf16);
 }

@@ -3,10 +3,13 @@
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use fulmar_kernels::adam::{AdamOptions, adam_step, adamh_step};
+use fulmar_kernels::attention::{AttentionOptions, attention};
 use fulmar_kernels::combine_weights::combine_weights;
+use fulmar_kernels::cross_entropy::{cross_entropy, token_losses};
 use fulmar_kernels::gated::{Activation, gated};
+use fulmar_kernels::grouped_swiglu::{Groups, grouped_swiglu};
 use fulmar_kernels::muonh::{MuonHNorm, MuonHOptions, muonh_step};
-use fulmar_kernels::newton_schulz::Precision;
+use fulmar_kernels::newton_schulz::{Precision, newton_schulz};
 use fulmar_kernels::pack::{Header, pack_rows};
 use fulmar_kernels::permute::{RowMap, combine_parts, dispatch_rows};
 use fulmar_kernels::sequence_balance::sequence_balance;
@@ -134,6 +137,72 @@ fn optimizers_of_nothing_change_nothing() {
             let [w, grad, momentum] = [0.1, 0.2, 0.3].map(|salt| tensor(shape, salt, device));
             let (w, momentum) = muonh_step(w, grad, momentum, &muonh);
             vec![found(w), found(momentum)]
+        });
+    }
+}
+
+#[test]
+fn attention_over_nothing_is_nothing() {
+    let options = AttentionOptions {
+        own_kv_heads: 1,
+        window: Some(3),
+        rope_base: Some(1e4),
+        qk_mult: 1.0,
+        norm_eps: 1e-6,
+        exclusive_eps: 1e-6,
+    };
+    for [b, s] in [[0, 5], [2, 0]] {
+        assert_agree(|device| {
+            let q = leaf([b, s, 2, 4], 0.1, device);
+            let [k, v] = [0.2, 0.3].map(|salt| leaf([b, s, 2, 4], salt, device));
+            let out = attention(q.clone(), k.clone(), v.clone(), ids(0, [b, s], device), &options);
+            let grads = out.clone().sum().backward();
+            let of = [q, k, v].map(|leaf| found(leaf.grad(&grads).expect("a gradient")));
+            [found(out.inner())].into_iter().chain(of).collect()
+        });
+    }
+}
+
+#[test]
+fn no_tokens_have_no_loss_and_leave_the_head_alone() {
+    assert_agree(|device| {
+        let (hidden, head) = (leaf([0, 3], 0.1, device), leaf([3, 5], 0.2, device));
+        let weight = Tensor::ones([0], device);
+        let loss = cross_entropy(hidden.clone(), head.clone(), ids(0, [0], device), weight, 1e-2);
+        with_gradients(loss.total, &[hidden, head])
+    });
+    assert_agree(|device| {
+        let (hidden, head) = (tensor([0, 3], 0.1, device), tensor([3, 5], 0.2, device));
+        let losses = token_losses(hidden, head, ids(0, [0], device));
+        vec![found(losses.nll), found(losses.log_sum_exp)]
+    });
+}
+
+#[test]
+fn experts_without_rows_or_dims_give_zeros() {
+    for (counts, c, f) in
+        [(vec![0, 0], 3, 4), (vec![], 3, 4), (vec![2, 1], 0, 4), (vec![2, 1], 3, 0)]
+    {
+        let (groups, g) = (Groups::from_counts(&counts), counts.len());
+        assert_agree(|device| {
+            let x = leaf([groups.rows(), c], 0.1, device);
+            let [w_gate, w_up] = [0.2, 0.3].map(|salt| leaf([g, c, f], salt, device));
+            let w_down = leaf([g, f, c], 0.4, device);
+            let y =
+                grouped_swiglu(x.clone(), w_gate.clone(), w_up.clone(), w_down.clone(), &groups);
+            let grads = y.clone().sum().backward();
+            let dx = found(x.grad(&grads).expect("dx"));
+            let of = [w_gate, w_up, w_down].map(|leaf| found(leaf.grad(&grads).expect("dw")));
+            [found(y.inner()), dx].into_iter().chain(of).collect()
+        });
+    }
+}
+
+#[test]
+fn newton_schulz_of_nothing_is_nothing() {
+    for shape in [[0, 2, 3], [2, 0, 3], [2, 3, 0]] {
+        assert_agree(|device| {
+            vec![found(newton_schulz(tensor(shape, 0.1, device), Precision::F32))]
         });
     }
 }
