@@ -27,6 +27,9 @@ use fulmar_train::{RunConfig, TrainError};
 #[global_allocator]
 static ALLOCATOR: Counting<System> = Counting(System);
 
+/// Timed repetitions; the fastest counts.
+const REPEATS: usize = 3;
+
 /// Longer than any wait.
 const DEADLINE: Duration = Duration::from_secs(600);
 
@@ -143,10 +146,13 @@ impl Rank<'_> {
         // Moments are there after the first update.
         state.step(&batch, rates, &context)?;
         found.optimizer_state = self.live()? - start - found.weights;
-        self.restart()?;
-        let started = Instant::now();
-        self.micro_batches(&state, &context, &batch, &mut found)?;
-        found.secs = started.elapsed().as_secs_f64();
+        found.secs = f64::INFINITY;
+        for _ in 0..REPEATS {
+            self.restart()?;
+            let started = Instant::now();
+            self.micro_batches(&state, &context, &batch, &mut found)?;
+            found.secs = found.secs.min(started.elapsed().as_secs_f64());
+        }
         found.peak = found.peak.max(self.peak()?) - start;
         Ok(found)
     }
