@@ -49,3 +49,17 @@ fn every_kernel_of_wgpu_agrees_with_the_cpu() {
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
+
+#[test]
+fn results_of_a_device_repeat() {
+    let device = device();
+    for check in all() {
+        let bits = || {
+            let outputs = check.outputs(&device, Body::Kernel).0.into_iter();
+            outputs
+                .map(|o| o.values.into_iter().map(f64::to_bits).collect())
+                .collect::<Vec<Vec<_>>>()
+        };
+        assert_eq!(bits(), bits(), "{} {}", check.op, check.shape);
+    }
+}
