@@ -67,9 +67,11 @@ fn check(case: Case) -> Check {
         let row: Vec<i32> = documents.iter().flat_map(|&(id, len)| vec![id; len]).collect();
         let s = row.len();
         let mut draw = Draw::new(device);
-        let q = draw.leaf([b, h, s, a]);
-        let [k, v] = [(); 2].map(|()| draw.leaf([b, j, s, a]));
-        let [q_view, k_view, v_view] = [&q, &k, &v].map(|x| x.clone().swap_dims(1, 2));
+        let [q, v] = [h, j].map(|heads| draw.leaf([b, heads, s, a]));
+        let [q_view, v_view] = [&q, &v].map(|x| x.clone().swap_dims(1, 2));
+        // Positions among others.
+        let k = draw.leaf([b, s + 128, j, a]);
+        let k_view = k.clone().narrow(1, 64, s);
         let by_position = row.into_iter().flat_map(|id| vec![id; b]).collect();
         let segments = draw.integers(by_position, [s, b]).swap_dims(0, 1);
         let op = match body {

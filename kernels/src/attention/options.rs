@@ -54,13 +54,18 @@ impl AttentionOptions {
         slot * self.own_kv_heads / j
     }
 
-    /// Cosine and sine of pair i at position t, at `[t * a / 4 + i]`; empty without rotation.
-    pub(super) fn rotary_table(&self, s: usize, a: usize) -> Vec<[f32; 2]> {
+    /// Cosine and sine of pair i at the n-th of `positions`, at `[n * a / 4 + i]`; empty without
+    /// rotation.
+    pub(super) fn rotary_table(
+        &self,
+        positions: impl Iterator<Item = usize>,
+        a: usize,
+    ) -> Vec<[f32; 2]> {
         let Some(base) = self.rope_base else { return Vec::new() };
         let pairs = a / 4;
         let frequency = |i: usize| base.powf(-(i as f64) / pairs as f64);
         let frequencies: Vec<f64> = (0..pairs).map(frequency).collect();
-        (0..s)
+        positions
             .flat_map(|t| frequencies.iter().map(move |f| (t as f64 * f).sin_cos()))
             .map(|(sin, cos)| [cos as f32, sin as f32])
             .collect()

@@ -57,7 +57,7 @@ fn rotary(
     options: &AttentionOptions,
     device: &Device,
 ) -> (Tensor<5>, Tensor<5>) {
-    let table = options.rotary_table(s, a);
+    let table = options.rotary_table(0..s, a);
     let part = |which: usize| {
         let values: Vec<f32> = table.iter().map(|turn| turn[which]).collect();
         Tensor::from_data(TensorData::new(values, [1, s, 1, a / 4, 1]), device)

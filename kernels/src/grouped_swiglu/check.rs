@@ -17,7 +17,8 @@ fn check(groups: Groups, c: usize, f: usize) -> Check {
     Check::new("grouped_swiglu", shape, 1e-5, move |device, body| {
         let (rows, g) = (groups.rows(), groups.num_groups());
         let mut draw = Draw::new(device);
-        let x = draw.leaf([c, rows]);
+        // Rows among others.
+        let x = draw.leaf([rows + 128, c]);
         let (w_gate, w_up, w_down) =
             (draw.leaf([g, f, c]), draw.leaf([g, f, c]), draw.leaf([g, c, f]));
         let [gate, up, down] = [&w_gate, &w_up, &w_down].map(|w| w.clone().swap_dims(1, 2));
@@ -25,7 +26,7 @@ fn check(groups: Groups, c: usize, f: usize) -> Check {
             Body::Kernel => grouped_swiglu,
             Body::Reference => reference,
         };
-        let y = op(x.clone().swap_dims(0, 1), gate, up, down, &groups);
+        let y = op(x.clone().narrow(0, 64, rows), gate, up, down, &groups);
         let grads = draw.backward(&y);
         Outputs::default()
             .float("y", y)

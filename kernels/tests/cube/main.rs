@@ -40,6 +40,10 @@ fn every_kernel_of_wgpu_agrees_with_the_cpu() {
     let mut failures = Vec::new();
     for check in all() {
         let found = check.outputs(&device, Body::Kernel);
+        let again = check.outputs(&device, Body::Kernel).deviations(&found);
+        if again.iter().any(|deviation| deviation.relative != 0.0) {
+            failures.push(format!("{} {}, a second time: {again:?}", check.op, check.shape));
+        }
         for body in [Body::Reference, Body::Kernel] {
             let deviations = found.deviations(&check.outputs(&Device::flex(), body));
             if !check.passes(&deviations) {

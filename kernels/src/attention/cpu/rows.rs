@@ -13,7 +13,7 @@ pub(super) struct Placement {
 
 impl Placement {
     pub(super) fn new(s: usize, a: usize, options: &AttentionOptions) -> Self {
-        let table = options.rotary_table(s, a);
+        let table = options.rotary_table(0..s, a);
         let pairs = if table.is_empty() { 0 } else { a / 4 };
         Self { table, pairs, eps: options.norm_eps as f32 }
     }

@@ -6,6 +6,7 @@
 use cubecl::prelude::*;
 
 use super::heads::{Heads, own_head};
+use crate::cube::tile::SIDE;
 use crate::cube::units::sum_of_units;
 
 /// The first `kept` of `stored` heads, each over its root mean square and, if `rotated`, turned by
@@ -97,7 +98,7 @@ pub(crate) fn pull_back<F: Float>(
 }
 
 /// Value `i` of a head turned by position `t`, or back for `direction` -1; `other` is the other
-/// value of its pair.
+/// value of its pair. `turns` holds the positions of a tile and then the first ones of all tiles.
 #[cube]
 fn turned(
     turns: &[f32],
@@ -108,8 +109,14 @@ fn turned(
     direction: f32,
     #[comptime] a: usize,
 ) -> f32 {
-    let turn = (t * (a / 4) + i / 2) * 2;
-    let (cos, sin) = (turns[turn], turns[turn + 1] * direction);
+    let pairs = comptime!(a / 4);
+    let first = (t % SIDE * pairs + i / 2) * 2;
+    let second = ((SIDE + t / SIDE) * pairs + i / 2) * 2;
+    let (cos, sin) = (turns[first], turns[first + 1]);
+    let (cos_of_tile, sin_of_tile) = (turns[second], turns[second + 1]);
+    let sin_of_sum = sin * cos_of_tile + cos * sin_of_tile;
+    let cos = cos * cos_of_tile - sin * sin_of_tile;
+    let sin = sin_of_sum * direction;
     value * cos + select(i % 2 == 0, -sin, sin) * other
 }
 

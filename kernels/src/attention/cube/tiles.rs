@@ -79,7 +79,7 @@ pub(crate) fn attend<F: Float>(
             inverse_sum[(batch * s + query) * heads.h + head] = totals[i];
         }
     }
-    write::<F>(y, &queries, s - query_tile * SIDE, &sums, &totals, heads.a);
+    write::<F>(y, &queries, s - query_tile * SIDE, &sums, &totals, heads.a, false);
 }
 
 /// The gradients of placed queries; a cube for each tile of queries of a head.
@@ -141,12 +141,8 @@ pub(crate) fn query_gradients<F: Float>(
             add_weighted::<f32>(&weights, k, &keys.values(), &mut tiles.1, &mut sums, heads.a);
         }
     }
-    let mut scales = zeros(PER_UNIT);
-    #[unroll]
-    for i in 0..PER_UNIT {
-        scales[i] = scale;
-    }
-    write::<f32>(dq, &queries, s - query_tile * SIDE, &sums, &scales, heads.a);
+    let len = s - query_tile * SIDE;
+    write::<f32>(dq, &queries, len, &sums, &factors(scale), heads.a, false);
 }
 
 /// The gradients of placed keys, and what the weights add to those of values; a cube for each tile
@@ -175,7 +171,8 @@ pub(crate) fn key_gradients<F: Float>(
     let (key_tile, own, batch) = place_of_cube(s, heads.own);
     let mask = Mask { batch, s, window };
     let keys = HeadTile::new(batch, key_tile, own, s, heads.own, heads.a);
-    let values = HeadTile::new(batch, key_tile, own, s, heads.j, heads.a);
+    let values = HeadTile::new(batch, key_tile, own, s, heads.j, heads.a).positions();
+    let placed = keys.positions();
     let mut tiles = (tile(), tile());
     let mut weights = weights();
     let mut of_keys = zeros(heads.a.div_ceil(SIDE) * SUMS);
@@ -185,94 +182,88 @@ pub(crate) fn key_gradients<F: Float>(
             for query_tile in key_tile..mask.end_query_tile(key_tile) {
                 if mask.meets(ranges, query_tile, key_tile) {
                     let queries = HeadTile::new(batch, query_tile, head, s, heads.h, heads.a);
-                    let right = queries.positions();
-                    let mut scores = zeros(SUMS);
-                    add_product::<f32, f32>(
-                        k,
-                        &keys.positions(),
-                        q,
-                        &right,
-                        &mut tiles,
-                        &mut scores,
-                    );
-                    #[unroll]
-                    for i in 0..PER_UNIT {
-                        #[unroll]
-                        for j in 0..PER_UNIT {
-                            let query = query_tile * SIDE + column(j);
-                            let key = key_tile * SIDE + row(i);
-                            let mut weight = 0.0f32;
-                            if mask.allows(segments, query, key) {
-                                let of_row = ((batch * s + query) * heads.h + head) * 2;
-                                let score = scores[i * PER_UNIT + j] * scale;
-                                weight = score.exp() * of_rows[of_row];
-                            }
-                            scores[i * PER_UNIT + j] = weight;
-                            weights[column(j) * PITCH + row(i)] = weight;
-                        }
-                    }
-                    sync_cube();
-                    let of_queries = queries.values();
-                    add_weighted::<f32>(
-                        &weights,
-                        dy,
-                        &of_queries,
-                        &mut tiles.1,
-                        &mut of_values,
-                        heads.a,
-                    );
+                    let (right, rows) = (queries.positions(), queries.values());
+                    let pair = Pair { key_tile, query_tile, head };
+                    let mut sums = zeros(SUMS);
+                    add_product::<f32, f32>(k, &placed, q, &right, &mut tiles, &mut sums);
+                    weigh(&mut sums, &mut weights, &mask, &pair, segments, of_rows, scale, heads);
+                    add_weighted::<f32>(&weights, dy, &rows, &mut tiles.1, &mut of_values, heads.a);
                     let mut slopes = zeros(SUMS);
-                    add_product::<F, f32>(
-                        v,
-                        &values.positions(),
-                        dy,
-                        &right,
-                        &mut tiles,
-                        &mut slopes,
-                    );
-                    #[unroll]
-                    for i in 0..PER_UNIT {
-                        #[unroll]
-                        for j in 0..PER_UNIT {
-                            let query = query_tile * SIDE + column(j);
-                            let mut pull = 0.0f32;
-                            if query < s {
-                                pull = of_rows[((batch * s + query) * heads.h + head) * 2 + 1];
-                            }
-                            let sum = i * PER_UNIT + j;
-                            weights[column(j) * PITCH + row(i)] =
-                                scores[sum] * (slopes[sum] - pull);
-                        }
-                    }
-                    sync_cube();
-                    add_weighted::<f32>(
-                        &weights,
-                        q,
-                        &of_queries,
-                        &mut tiles.1,
-                        &mut of_keys,
-                        heads.a,
-                    );
+                    add_product::<F, f32>(v, &values, dy, &right, &mut tiles, &mut slopes);
+                    pull(&sums, &slopes, &mut weights, &mask, &pair, of_rows, heads);
+                    add_weighted::<f32>(&weights, q, &rows, &mut tiles.1, &mut of_keys, heads.a);
                 }
             }
         }
     }
+    let len = s - key_tile * SIDE;
+    write::<f32>(dk, &keys, len, &of_keys, &factors(scale), heads.a, false);
+    write::<f32>(dv, &keys, len, &of_values, &factors(1.0), heads.a, true);
+}
+
+/// A tile of keys, one of queries, and the head of the queries.
+#[derive(CubeType, Clone, Copy)]
+struct Pair {
+    key_tile: usize,
+    query_tile: usize,
+    head: usize,
+}
+
+/// Turns scores of keys, as rows, with queries, as columns, into probabilities, which shared memory
+/// gets too.
+#[cube]
+fn weigh(
+    sums: &mut Array<f32>,
+    weights: &mut Shared<[f32]>,
+    mask: &Mask,
+    pair: &Pair,
+    segments: &[i32],
+    of_rows: &[f32],
+    scale: f32,
+    #[comptime] heads: Heads,
+) {
     #[unroll]
-    for part in 0..heads.a.div_ceil(SIDE) {
+    for i in 0..PER_UNIT {
+        #[unroll]
+        for j in 0..PER_UNIT {
+            let (key, query) = (pair.key_tile * SIDE + row(i), pair.query_tile * SIDE + column(j));
+            let mut weight = 0.0f32;
+            if mask.allows(segments, query, key) {
+                let of_row = ((mask.batch * mask.s + query) * heads.h + pair.head) * 2;
+                weight = (sums[i * PER_UNIT + j] * scale).exp() * of_rows[of_row];
+            }
+            sums[i * PER_UNIT + j] = weight;
+            weights[column(j) * PITCH + row(i)] = weight;
+        }
+    }
+    sync_cube();
+}
+
+/// Leaves the gradients of scores in shared memory, for probabilities and their gradients.
+#[cube]
+fn pull(
+    probabilities: &Array<f32>,
+    slopes: &Array<f32>,
+    weights: &mut Shared<[f32]>,
+    mask: &Mask,
+    pair: &Pair,
+    of_rows: &[f32],
+    #[comptime] heads: Heads,
+) {
+    #[unroll]
+    for j in 0..PER_UNIT {
+        let query = pair.query_tile * SIDE + column(j);
+        let mut mean = 0.0f32;
+        if query < mask.s {
+            mean = of_rows[((mask.batch * mask.s + query) * heads.h + pair.head) * 2 + 1];
+        }
         #[unroll]
         for i in 0..PER_UNIT {
-            #[unroll]
-            for j in 0..PER_UNIT {
-                let value = part * SIDE + column(j);
-                if key_tile * SIDE + row(i) < s && value < heads.a {
-                    let at = keys.place(row(i), value);
-                    let sum = part * SUMS + i * PER_UNIT + j;
-                    dk[at] = of_keys[sum] * scale;
-                    dv[at] += of_values[sum];
-                }
-            }
+            let sum = i * PER_UNIT + j;
+            weights[column(j) * PITCH + row(i)] = probabilities[sum] * (slopes[sum] - mean);
         }
     }
+    sync_cube();
 }
 
 /// The tile, the head and the row of the batch that this cube works on.
@@ -306,7 +297,19 @@ fn sum_rows(totals: &mut Array<f32>, shared: &mut Shared<[f32]>) {
     }
 }
 
-/// Writes the sums of the first `len` positions of a tile, each position times its factor.
+/// The same factor for all rows of a unit.
+#[cube]
+fn factors(factor: f32) -> Array<f32> {
+    let mut factors = zeros(PER_UNIT);
+    #[unroll]
+    for i in 0..PER_UNIT {
+        factors[i] = factor;
+    }
+    factors
+}
+
+/// Writes the sums of the first `len` positions of a tile, each position times its factor, or adds
+/// them to what is there.
 #[cube]
 fn write<F: Float>(
     out: &mut [F],
@@ -315,6 +318,7 @@ fn write<F: Float>(
     sums: &Array<f32>,
     factors: &Array<f32>,
     #[comptime] a: usize,
+    #[comptime] adds: bool,
 ) {
     #[unroll]
     for part in 0..a.div_ceil(SIDE) {
@@ -324,8 +328,12 @@ fn write<F: Float>(
             for j in 0..PER_UNIT {
                 let value = part * SIDE + column(j);
                 if row(i) < len && value < a {
-                    let sum = sums[part * SUMS + i * PER_UNIT + j];
-                    out[to.place(row(i), value)] = F::cast_from(sum * factors[i]);
+                    let at = to.place(row(i), value);
+                    let mut sum = sums[part * SUMS + i * PER_UNIT + j] * factors[i];
+                    if comptime!(adds) {
+                        sum += f32::cast_from(out[at]);
+                    }
+                    out[at] = F::cast_from(sum);
                 }
             }
         }
