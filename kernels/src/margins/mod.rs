@@ -39,7 +39,7 @@ impl Margins {
         for (name, [found]) in [("alpha", alpha.dims()), ("token_valid", token_valid.dims())] {
             assert_eq!(found, t, "Margins: `{name}` has {found} entries, needed {t} as in `logits`");
         }
-        Self { logits: logits.inner(), alpha: alpha.inner(), token_valid }
+        Self { logits: logits.inner(), alpha: alpha.inner(), token_valid: token_valid.inner() }
     }
 
     /// Experts.
@@ -183,7 +183,7 @@ pub trait MarginKernel: Bridge {
     }
 
     /// The crossings [e, 3] of the histogram.
-    fn margin_crossings(
+    fn cross_margins(
         logits: FloatTensor<Self>,
         alpha: FloatTensor<Self>,
         token_valid: IntTensor<Self>,
@@ -191,11 +191,11 @@ pub trait MarginKernel: Bridge {
         rank: i32,
     ) -> IntTensor<Self> {
         let counts = <Self as MarginKernel>::histogram(logits, alpha, token_valid, bins);
-        <Self as MarginKernel>::crossings(counts, rank)
+        <Self as MarginKernel>::cross(counts, rank)
     }
 
     /// The crossings [e, 3] of counts [e, bins].
-    fn crossings(counts: IntTensor<Self>, rank: i32) -> IntTensor<Self> {
+    fn cross(counts: IntTensor<Self>, rank: i32) -> IntTensor<Self> {
         Self::lower_int(crossings_reference(Self::lift_int(counts), rank))
     }
 }
@@ -219,11 +219,11 @@ macro_rules! ops {
                 bins: MarginBins,
                 rank: i32,
             ) -> IntTensor<Self> {
-                <Self as MarginKernel>::margin_crossings(logits, alpha, token_valid, bins, rank)
+                <Self as MarginKernel>::cross_margins(logits, alpha, token_valid, bins, rank)
             }
 
             fn crossings(counts: IntTensor<Self>, rank: i32) -> IntTensor<Self> {
-                <Self as MarginKernel>::crossings(counts, rank)
+                <Self as MarginKernel>::cross(counts, rank)
             }
         }
     };

@@ -2,7 +2,10 @@
 
 use burn::tensor::{DType, Int, Tensor};
 use fulmar_kernels::combine_weights::combine_weights;
+use fulmar_kernels::margins::{MarginBins, Margins, crossings};
 use fulmar_kernels::rms_norm::rms_norm;
+use fulmar_kernels::route::route;
+use fulmar_kernels::routing_statistics::routing_statistics;
 use fulmar_kernels::silu::silu;
 
 use super::{device, tensor};
@@ -32,4 +35,34 @@ fn the_argument_that_is_wrong_is_named() {
 fn ids_of_another_width_are_refused() {
     let selected = Tensor::<2, Int>::zeros([2, 1], &device()).cast(DType::I64);
     combine_weights(tensor([2, 3], 0.1, &device()), selected, 2.5);
+}
+
+#[test]
+#[should_panic(expected = "route: `bias` is f16, needed f32 or bf16")]
+fn a_bias_of_another_type_is_refused() {
+    let bias = tensor([4], 0.2, &device()).cast(DType::F16);
+    route(tensor([2, 4], 0.1, &device()), bias, 2, 2.5);
+}
+
+#[test]
+#[should_panic(expected = "routing_statistics: `token_valid` is i64, needed i32")]
+fn marks_of_another_width_are_refused() {
+    let selected = Tensor::<2, Int>::zeros([2, 1], &device());
+    let valid = Tensor::<1, Int>::ones([2], &device()).cast(DType::I64);
+    let (logits, alpha) = (tensor([2, 4], 0.1, &device()), tensor([2], 0.2, &device()));
+    routing_statistics(logits, selected, alpha, valid);
+}
+
+#[test]
+#[should_panic(expected = "crossings: `counts` is i64, needed i32")]
+fn counts_of_another_width_are_refused() {
+    crossings(Tensor::<2, Int>::zeros([2, 3], &device()).cast(DType::I64), 1);
+}
+
+#[test]
+#[should_panic(expected = "margins: `exponent` is -127, needed -126 to 126 on this device")]
+fn bins_that_a_device_cannot_scale_to_are_refused() {
+    let valid = Tensor::<1, Int>::ones([2], &device());
+    let margins = Margins::new(tensor([2, 4], 0.1, &device()), tensor([2], 0.2, &device()), valid);
+    margins.histogram(MarginBins::Aligned { exponent: -127, first: 0, len: 3 });
 }

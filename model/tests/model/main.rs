@@ -3,8 +3,10 @@
 mod case;
 mod documents;
 mod golden;
+mod observation;
 mod over_ranks;
 mod preset;
 mod quantile;
+mod routing;
 mod sequence_balance;
 mod shards;
