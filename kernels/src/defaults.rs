@@ -15,11 +15,14 @@ use crate::combine_weights::CombineWeightsKernel;
 use crate::cross_entropy::CrossEntropyKernel;
 use crate::gated::{Activation, GatedKernel};
 use crate::grouped_swiglu::{GroupedSwigluInputs, GroupedSwigluKernel, Groups};
+use crate::margins::{MarginBins, MarginKernel};
 use crate::muonh::{MuonHKernel, MuonHNorm, MuonHOptions};
 use crate::newton_schulz::{NewtonSchulzKernel, Precision};
 use crate::pack::{Header, PackKernel};
 use crate::permute::{PermuteKernel, RowIds};
 use crate::rms_norm::RmsNormKernel;
+use crate::route::RouteKernel;
+use crate::routing_statistics::RoutingStatisticsKernel;
 use crate::sequence_balance::SequenceBalanceKernel;
 use crate::short_conv::ShortConvKernel;
 use crate::silu::SiluKernel;
@@ -62,6 +65,10 @@ fn integers<B: Bridge, const D: usize>(shape: [usize; D], values: &[i32]) -> Int
 
 fn read<B: Bridge, const D: usize>(found: FloatTensor<B>) -> Vec<f32> {
     B::lift::<D>(found).into_data().try_to_vec().expect("f32")
+}
+
+fn read_integers<B: Bridge, const D: usize>(found: IntTensor<B>) -> Vec<f32> {
+    B::lift_int::<D>(found).float().into_data().try_to_vec().expect("f32")
 }
 
 fn assert_agree(defaults: Values, kernels: Values) {
@@ -209,8 +216,36 @@ agree!(cross_entropy_by_default, CrossEntropyKernel, B => {
 
 agree!(top_k_by_default, TopKKernel, B => {
     let (selected, next) = B::forward(floats::<B, 2>([4, 6], 0.1), 3);
-    let selected = B::lift_int::<2>(selected).float().into_data().try_to_vec().expect("f32");
-    vec![selected, read::<B, 1>(next)]
+    vec![read_integers::<B, 2>(selected), read::<B, 1>(next)]
+});
+
+agree!(route_by_default, RouteKernel, B => {
+    let (logits, bias) = (floats::<B, 2>([4, 6], 0.1), floats::<B, 1>([6], 0.2));
+    let (selected, weights, alpha) = <B as RouteKernel>::forward(logits, bias, 3, 2.5);
+    vec![read_integers::<B, 2>(selected), read::<B, 2>(weights), read::<B, 1>(alpha)]
+});
+
+agree!(routing_statistics_by_default, RoutingStatisticsKernel, B => {
+    let (logits, alpha) = (floats::<B, 2>([4, 6], 0.1), floats::<B, 1>([4], 0.2));
+    let selected = integers::<B, 2>([4, 2], &[0, 4, 2, -1, 3, 1, 5, 0]);
+    let valid = integers::<B, 1>([4], &[1, 0, 1, 1]);
+    let (counts, sums, bounds) = B::forward(logits, selected, alpha, valid);
+    // One backend sums in f64, the other in f32.
+    let sums = B::lift::<2>(sums).into_data().iter::<f32>().collect();
+    vec![read_integers::<B, 2>(counts), sums, read::<B, 2>(bounds)]
+});
+
+agree!(margins_by_default, MarginKernel, B => {
+    let margins = || (floats::<B, 2>([6, 5], 0.1), floats::<B, 1>([6], 0.2));
+    let valid = || integers::<B, 1>([6], &[1, 0, 1, 1, 1, 1]);
+    let range = MarginBins::Range { low: -2.0, width: 0.5, len: 8 };
+    let aligned = MarginBins::Aligned { exponent: -2, first: -8, len: 16 };
+    let of = |bins| {
+        let counts = B::histogram(margins().0, margins().1, valid(), bins);
+        let found = B::cross_margins(margins().0, margins().1, valid(), bins, 2);
+        [counts.clone(), B::cross(counts, 3), found].map(read_integers::<B, 2>)
+    };
+    [of(range), of(aligned)].into_iter().flatten().collect()
 });
 
 agree!(newton_schulz_by_default, NewtonSchulzKernel, B => {

@@ -33,7 +33,7 @@ impl MarginKernel for Flex {
     }
 
     /// Counts one expert at a time, in bins that stay in the cache.
-    fn margin_crossings(
+    fn cross_margins(
         logits: FlexTensor,
         alpha: FlexTensor,
         token_valid: FlexTensor,
@@ -55,7 +55,7 @@ impl MarginKernel for Flex {
         int_tensor(crossings, [e, 3])
     }
 
-    fn crossings(counts: FlexTensor, rank: i32) -> FlexTensor {
+    fn cross(counts: FlexTensor, rank: i32) -> FlexTensor {
         let counts = contiguous(counts);
         let [e, len] = dims(&counts);
         let mut crossings = vec![0; e * 3];

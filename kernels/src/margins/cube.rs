@@ -53,7 +53,7 @@ impl MarginKernel for CubeBackend {
         counts
     }
 
-    fn crossings(counts: CubeTensor, rank: i32) -> CubeTensor {
+    fn cross(counts: CubeTensor, rank: i32) -> CubeTensor {
         let counts = ids("crossings", "counts", counts);
         let [e, len] = dims(&counts);
         let crossings = empty(&counts, [e, 3], DType::I32);

@@ -42,7 +42,7 @@ impl Margins {
                 "Margins: `{name}` has {found} entries, needed {t} as in `logits`"
             );
         }
-        Self { logits: logits.inner(), alpha: alpha.inner(), token_valid }
+        Self { logits: logits.inner(), alpha: alpha.inner(), token_valid: token_valid.inner() }
     }
 
     /// Experts.
@@ -186,7 +186,7 @@ pub trait MarginKernel: Bridge {
     }
 
     /// The crossings [e, 3] of the histogram.
-    fn margin_crossings(
+    fn cross_margins(
         logits: FloatTensor<Self>,
         alpha: FloatTensor<Self>,
         token_valid: IntTensor<Self>,
@@ -194,11 +194,11 @@ pub trait MarginKernel: Bridge {
         rank: i32,
     ) -> IntTensor<Self> {
         let counts = <Self as MarginKernel>::histogram(logits, alpha, token_valid, bins);
-        <Self as MarginKernel>::crossings(counts, rank)
+        <Self as MarginKernel>::cross(counts, rank)
     }
 
     /// The crossings [e, 3] of counts [e, bins].
-    fn crossings(counts: IntTensor<Self>, rank: i32) -> IntTensor<Self> {
+    fn cross(counts: IntTensor<Self>, rank: i32) -> IntTensor<Self> {
         Self::lower_int(crossings_reference(Self::lift_int(counts), rank))
     }
 }
@@ -222,11 +222,11 @@ macro_rules! ops {
                 bins: MarginBins,
                 rank: i32,
             ) -> IntTensor<Self> {
-                <Self as MarginKernel>::margin_crossings(logits, alpha, token_valid, bins, rank)
+                <Self as MarginKernel>::cross_margins(logits, alpha, token_valid, bins, rank)
             }
 
             fn crossings(counts: IntTensor<Self>, rank: i32) -> IntTensor<Self> {
-                <Self as MarginKernel>::crossings(counts, rank)
+                <Self as MarginKernel>::cross(counts, rank)
             }
         }
     };

@@ -52,7 +52,7 @@ pub fn route(logits: Tensor<2>, bias: Tensor<1>, k: usize, sum: f64) -> Route {
     let (selected, combine_weights, alpha) =
         Dispatch::route(logits.into_dispatch(), bias.inner().into_dispatch(), k, sum);
     Route {
-        selected: Tensor::from_dispatch(selected),
+        selected: Tensor::from_dispatch(selected).inner(),
         combine_weights: Tensor::from_dispatch(combine_weights),
         alpha: Tensor::from_dispatch(alpha).inner(),
     }

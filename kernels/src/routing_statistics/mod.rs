@@ -82,9 +82,9 @@ pub fn block_statistics(
     }
     let (counts, sums, bounds) = Dispatch::routing_statistics(
         logits.inner().into_dispatch(),
-        selected.into_dispatch(),
+        selected.inner().into_dispatch(),
         alpha.inner().into_dispatch(),
-        token_valid.into_dispatch(),
+        token_valid.inner().into_dispatch(),
     );
     BlockStatistics {
         counts: Tensor::from_dispatch(counts),

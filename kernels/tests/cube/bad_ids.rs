@@ -9,6 +9,7 @@ use fulmar_kernels::pack::{self, Header, pack_rows};
 use fulmar_kernels::permute::{
     RowMap, combine_parts, combine_reference, dispatch_reference, dispatch_rows,
 };
+use fulmar_kernels::routing_statistics::{self, block_statistics};
 use fulmar_kernels::sequence_balance::{self, sequence_balance};
 
 use super::{device, leaf, tensor, values};
@@ -132,3 +133,16 @@ fn a_target_beyond_the_vocabulary_does_nothing_without_weight_and_touches_no_oth
 }
 
 type Op = fn(Tensor<2>, Tensor<2>, Tensor<1, Int>) -> TokenLosses;
+
+#[test]
+fn experts_that_do_not_exist_are_not_counted() {
+    assert_agree(|device, is_kernel| {
+        let logits = leaf([2, 5], 0.1, device);
+        let selected = ids(&[4, 5, FAR, NEAR, 1, i32::MIN], [2, 3], device);
+        let op = if is_kernel { block_statistics } else { routing_statistics::reference };
+        let found = op(logits, selected, tensor([2], 0.2, device), ids(&[1, -3], [2], device));
+        let read = found.read();
+        assert_eq!((read.tokens, &read.expert_counts), (2, &vec![0, 1, 0, 0, 1]));
+        vec![read.probability_sums.iter().map(|sum| *sum as f32).collect()]
+    });
+}

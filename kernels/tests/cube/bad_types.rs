@@ -5,8 +5,11 @@ use fulmar_kernels::attention::{AttentionOptions, attention};
 use fulmar_kernels::combine_weights::combine_weights;
 use fulmar_kernels::cross_entropy::cross_entropy;
 use fulmar_kernels::grouped_swiglu::{Groups, grouped_swiglu};
+use fulmar_kernels::margins::{MarginBins, Margins, crossings};
 use fulmar_kernels::newton_schulz::{Precision, newton_schulz};
 use fulmar_kernels::rms_norm::rms_norm;
+use fulmar_kernels::route::route;
+use fulmar_kernels::routing_statistics::routing_statistics;
 use fulmar_kernels::silu::silu;
 
 use super::{device, tensor};
@@ -76,4 +79,34 @@ fn segment_ids_of_another_width_are_refused() {
 )]
 fn a_precision_that_the_device_lacks_is_refused() {
     newton_schulz(tensor([1, 2, 3], 0.1, &device()), Precision::Bf16);
+}
+
+#[test]
+#[should_panic(expected = "route: `bias` is f16, needed f32 or bf16")]
+fn a_bias_of_another_type_is_refused() {
+    let bias = tensor([4], 0.2, &device()).cast(DType::F16);
+    route(tensor([2, 4], 0.1, &device()), bias, 2, 2.5);
+}
+
+#[test]
+#[should_panic(expected = "routing_statistics: `token_valid` is i64, needed i32")]
+fn marks_of_another_width_are_refused() {
+    let selected = Tensor::<2, Int>::zeros([2, 1], &device());
+    let valid = Tensor::<1, Int>::ones([2], &device()).cast(DType::I64);
+    let (logits, alpha) = (tensor([2, 4], 0.1, &device()), tensor([2], 0.2, &device()));
+    routing_statistics(logits, selected, alpha, valid);
+}
+
+#[test]
+#[should_panic(expected = "crossings: `counts` is i64, needed i32")]
+fn counts_of_another_width_are_refused() {
+    crossings(Tensor::<2, Int>::zeros([2, 3], &device()).cast(DType::I64), 1);
+}
+
+#[test]
+#[should_panic(expected = "margins: `exponent` is -127, needed -126 to 126 on this device")]
+fn bins_that_a_device_cannot_scale_to_are_refused() {
+    let valid = Tensor::<1, Int>::ones([2], &device());
+    let margins = Margins::new(tensor([2, 4], 0.1, &device()), tensor([2], 0.2, &device()), valid);
+    margins.histogram(MarginBins::Aligned { exponent: -127, first: 0, len: 3 });
 }

@@ -8,10 +8,13 @@ use fulmar_kernels::combine_weights::combine_weights;
 use fulmar_kernels::cross_entropy::{cross_entropy, token_losses};
 use fulmar_kernels::gated::{Activation, gated};
 use fulmar_kernels::grouped_swiglu::{Groups, grouped_swiglu};
+use fulmar_kernels::margins::{MarginBins, Margins};
 use fulmar_kernels::muonh::{MuonHNorm, MuonHOptions, muonh_step};
 use fulmar_kernels::newton_schulz::{Precision, newton_schulz};
 use fulmar_kernels::pack::{Header, pack_rows};
 use fulmar_kernels::permute::{RowMap, combine_parts, dispatch_rows};
+use fulmar_kernels::route::route;
+use fulmar_kernels::routing_statistics::routing_statistics;
 use fulmar_kernels::sequence_balance::sequence_balance;
 use fulmar_kernels::short_conv::short_conv;
 use fulmar_kernels::silu::silu;
@@ -205,4 +208,29 @@ fn newton_schulz_of_nothing_is_nothing() {
             vec![found(newton_schulz(tensor(shape, 0.1, device), Precision::F32))]
         });
     }
+}
+
+#[test]
+fn routing_of_no_tokens_counts_nothing() {
+    assert_agree(|device| {
+        let (logits, bias) = (leaf([0, 5], 0.1, device), tensor([5], 0.2, device));
+        let route = route(logits.clone(), bias, 2, 2.5);
+        let valid = ids(1, [0], device);
+        let read = routing_statistics(
+            logits.clone(),
+            route.selected.clone(),
+            route.alpha.clone(),
+            valid.clone(),
+        );
+        assert_eq!((read.tokens, read.expert_counts), (0, vec![0; 5]));
+        assert_eq!((read.probability_sums, read.z_sum), (vec![0.0; 5], 0.0));
+        assert_eq!(read.margin_bounds, [f32::INFINITY, f32::NEG_INFINITY]);
+        let margins = Margins::new(logits.clone(), route.alpha.clone(), valid);
+        let bins = MarginBins::Range { low: 0.0, width: 1.0, len: 3 };
+        let counts = margins.clone().histogram(bins).float();
+        let crossings = margins.crossings(bins, 1).float();
+        let weights = with_gradients(route.combine_weights, &[logits]);
+        let rest = [found(route.selected.float()), found(counts), found(crossings)];
+        weights.into_iter().chain(rest).chain([found(route.alpha)]).collect()
+    });
 }

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use fulmar_ep::transport::{Group, TransportError};
 
-use crate::moe::router::Routing;
+use crate::moe::observation::Observation;
 
 /// Turns what a router did in one step into the bias it uses in the next.
 ///
@@ -17,7 +17,7 @@ pub trait Balancing: Send + Sync {
     type Stats: Clone + Debug + Send;
 
     /// Statistics of the valid tokens of one layer in one micro-batch.
-    fn observe(&self, routing: &Routing, token_valid: &[bool]) -> Self::Stats;
+    fn observe(&self, observation: &Observation<'_>) -> Self::Stats;
 
     /// Statistics of two disjoint sets of tokens together. The order must not matter.
     fn merge(&self, left: Self::Stats, right: Self::Stats) -> Self::Stats;

@@ -1,8 +1,10 @@
 //! A margin histogram whose bins do not depend on what came first.
 
-use rayon::prelude::*;
+use burn::tensor::{Int, Tensor};
+use fulmar_kernels::margins::{MarginBins, aligned_bin, crossings};
 
-use super::quantile::{bounds, crossing, fair_share};
+use super::observation::LayerMargins;
+use super::quantile::{Crossing, fair_share, least_count};
 
 /// Bins are never narrower than 2 to this power, about the guard of the one-pass range.
 const MIN_EXPONENT: i32 = -20;
@@ -12,80 +14,87 @@ const MIN_EXPONENT: i32 = -20;
 /// When the range outgrows the number of bins the width doubles and neighbours merge. The final
 /// width is the least that holds the whole range, so counts depend neither on the order of the
 /// tokens nor on their split over micro-batches and ranks (SPEC section 2).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct MarginGrid {
     pub(super) bins: GridBins,
     pub(super) num_experts: usize,
-    /// [e, bins].
-    pub(super) counts: Vec<u64>,
+    tokens: u64,
+    /// [e, bins] on the device of the scores; nothing where there is no margin.
+    counts: Option<Tensor<2, Int>>,
 }
 
 impl MarginGrid {
-    /// The histogram of margins [e, tokens] in at most `bins` bins.
+    /// The histogram of margins in at most `bins` bins.
     ///
     /// # Panics
     /// If a margin is not finite; a router has no margins for such scores.
-    pub fn count(margins: &[f32], num_experts: usize, bins: usize) -> Self {
-        if margins.is_empty() {
-            return Self { bins: GridBins::NONE, num_experts, counts: Vec::new() };
+    pub fn count(margins: LayerMargins, bins: usize) -> Self {
+        let LayerMargins { margins, tokens, bounds: [low, high] } = margins;
+        let num_experts = margins.num_experts();
+        if tokens == 0 {
+            return Self { bins: GridBins::NONE, num_experts, tokens, counts: None };
         }
-        let [minus_low, high] = bounds(margins);
-        assert!(minus_low.is_finite() && high.is_finite(), "margins from {} to {high}", -minus_low);
-        let bins = GridBins::of_range(-minus_low, high, bins);
-        let mut counts = vec![0; num_experts * bins.len];
-        let tokens = margins.len() / num_experts;
-        counts.par_chunks_mut(bins.len).zip(margins.par_chunks(tokens)).for_each(
-            |(counts, margins)| {
-                for &margin in margins {
-                    counts[(bin_of(margin, bins.exponent) - bins.first) as usize] += 1;
-                }
-            },
-        );
-        Self { bins, num_experts, counts }
+        assert!(low.is_finite() && high.is_finite(), "margins from {low} to {high}");
+        let bins = GridBins::of_range(low, high, bins);
+        let GridBins { exponent, first, len } = bins;
+        let counts = margins.histogram(MarginBins::Aligned { exponent, first, len });
+        Self { bins, num_experts, tokens, counts: Some(counts) }
     }
 
     /// The histogram of both sets of tokens in at most `bins` bins.
     #[must_use]
     pub fn merge(self, other: Self, bins: usize) -> Self {
         let bins = self.bins.join(other.bins, bins);
-        let mut whole = self.in_bins(bins);
-        other.add_to(&mut whole.counts, bins);
-        whole
+        let counts = match (self.in_bins(bins), other.in_bins(bins)) {
+            (Some(left), Some(right)) => Some(left + right),
+            (left, right) => left.or(right),
+        };
+        let tokens = self.tokens + other.tokens;
+        Self { bins, num_experts: self.num_experts, tokens, counts }
     }
 
     /// For each expert the margin that exactly `tokens k / experts` tokens exceed; 0 without
     /// tokens.
     pub fn quantiles(&self, k: usize) -> Vec<f32> {
-        if self.bins.len == 0 {
-            return vec![0.0; self.num_experts];
-        }
-        let target = fair_share(self.tokens(), k, self.num_experts);
-        self.counts.chunks(self.bins.len).map(|counts| self.bins.quantile(counts, target)).collect()
+        let Some(counts) = self.counts.clone() else { return vec![0.0; self.num_experts] };
+        let target = fair_share(self.tokens, k, self.num_experts);
+        let found = Crossing::read(crossings(counts, least_count(target)));
+        found.map(|crossing| self.bins.quantile(crossing, target)).collect()
     }
 
     /// Tokens counted.
     pub fn tokens(&self) -> u64 {
-        self.counts.iter().take(self.bins.len).sum()
+        self.tokens
     }
 
-    /// The same counts in bins that are as wide or wider, and hold all of them.
-    pub(super) fn in_bins(&self, bins: GridBins) -> Self {
-        let mut counts = vec![0; self.num_experts * bins.len];
-        self.add_to(&mut counts, bins);
-        Self { bins, num_experts: self.num_experts, counts }
+    /// The same counts [e, bins] in bins that are as wide or wider, and hold all of them.
+    pub(super) fn in_bins(&self, bins: GridBins) -> Option<Tensor<2, Int>> {
+        let mut counts = self.counts.clone()?;
+        for exponent in self.bins.exponent..bins.exponent {
+            counts = in_pairs(counts, self.bins.at(exponent).first);
+        }
+        let front = self.bins.at(bins.exponent).first - bins.first;
+        Some(padded(counts, front as usize, bins.len))
     }
+}
 
-    fn add_to(&self, counts: &mut [u64], bins: GridBins) {
-        if self.bins.len == 0 {
-            return;
-        }
-        let shift = bins.exponent - self.bins.exponent;
-        for (to, from) in counts.chunks_mut(bins.len).zip(self.counts.chunks(self.bins.len)) {
-            for (bin, count) in (self.bins.first..).zip(from) {
-                to[(coarser(bin, shift) - bins.first) as usize] += count;
-            }
-        }
+/// Counts in bins of twice the width: neighbours merge, the even one first.
+fn in_pairs(counts: Tensor<2, Int>, first: i64) -> Tensor<2, Int> {
+    let [e, len] = counts.dims();
+    let front = first.rem_euclid(2) as usize;
+    let pairs = (front + len).div_ceil(2);
+    let pairs = padded(counts, front, pairs * 2).reshape([e, pairs, 2]);
+    (pairs.clone().narrow(2, 0, 1) + pairs.narrow(2, 1, 1)).squeeze_dim(2)
+}
+
+/// Counts among `len` bins, of which the first `front` and those behind the counts are empty.
+fn padded(counts: Tensor<2, Int>, front: usize, len: usize) -> Tensor<2, Int> {
+    let [e, held] = counts.dims();
+    if held == len {
+        return counts;
     }
+    let all = Tensor::zeros([e, len], &counts.device());
+    all.slice_assign([0..e, front..front + held], counts)
 }
 
 /// Neighbouring bins of width `2^exponent`, the first of them `first` widths from zero.
@@ -103,9 +112,10 @@ impl GridBins {
 
     /// At most `bins` bins, of the least width that holds all from `low` to `high`.
     fn of_range(low: f32, high: f32, bins: usize) -> Self {
-        let fits = |exponent| bin_of(high, exponent) - bin_of(low, exponent) < bins as i64;
+        let fits =
+            |exponent| aligned_bin(high, exponent) - aligned_bin(low, exponent) < bins as i64;
         let exponent = (MIN_EXPONENT..).find(|&e| fits(e)).expect("finite margins fit some width");
-        Self::between(bin_of(low, exponent), bin_of(high, exponent), exponent)
+        Self::between(aligned_bin(low, exponent), aligned_bin(high, exponent), exponent)
     }
 
     fn between(first: i64, last: i64, exponent: i32) -> Self {
@@ -137,17 +147,10 @@ impl GridBins {
     }
 
     /// The margin that `target` of those counted in these bins exceed.
-    pub(super) fn quantile(self, counts: &[u64], target: f64) -> f32 {
-        let (bin, beyond) = crossing(counts, target);
-        let width = 2f64.powi(self.exponent);
-        ((self.first as f64 + bin as f64 + f64::from(beyond)) * width) as f32
+    pub(super) fn quantile(self, crossing: Crossing, target: f64) -> f32 {
+        let (width, beyond) = (2f64.powi(self.exponent), crossing.beyond(target));
+        ((self.first as f64 + crossing.bin as f64 + f64::from(beyond)) * width) as f32
     }
-}
-
-/// Scaling by a power of two is exact in f64, so a margin on an edge falls into one bin at every
-/// width.
-fn bin_of(margin: f32, exponent: i32) -> i64 {
-    (f64::from(margin) * 2f64.powi(-exponent)).floor() as i64
 }
 
 /// The bin that holds `bin` when the width has doubled `shift` times.

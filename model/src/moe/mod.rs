@@ -4,6 +4,7 @@ pub mod balance;
 pub mod experts;
 pub mod grid;
 pub mod latent;
+pub mod observation;
 mod over_ranks;
 pub mod quantile;
 pub mod router;

@@ -4,57 +4,74 @@
 //! them, and tells the others. What is added are whole numbers, so the values are those that one
 //! rank with all the margins would form, bit for bit.
 
+use burn::tensor::{Int, Tensor};
 use fulmar_ep::transport::{Buffer, Collective, Group, TransportError};
 use rayon::prelude::*;
 
 use super::grid::{GridBins, MarginGrid};
-use super::quantile::{LiveBins, NO_BOUNDS, bounds, fair_share, wider};
+use super::observation::LayerMargins;
+use super::quantile::{Crossing, LiveBins, fair_share, least_count};
 
 /// As [`one_pass`](super::quantile::one_pass) on the margins of all ranks.
 ///
 /// A rank sends its margins, or their counts where those are fewer words.
 pub(super) fn one_pass(
-    margins: &[f32],
-    num_experts: usize,
+    margins: &LayerMargins,
     k: usize,
     bins: usize,
     ranks: &Group,
 ) -> Result<Vec<f32>, TransportError> {
-    let tokens = margins.len() / num_experts;
-    let [minus_low, high] = bounds(margins).map(|bound| u64::from(bound.to_bits()));
-    let of_ranks = ranks.gather_u64("margin bounds", &[tokens as u64, minus_low, high])?;
-    let all = of_ranks
-        .iter()
-        .map(|rank| [rank[1], rank[2]].map(|bits| f32::from_bits(bits as u32)))
-        .fold(NO_BOUNDS, wider);
+    let num_experts = margins.margins.num_experts();
+    let [low, high] = margins.bounds.map(|bound| u64::from(bound.to_bits()));
+    let of_ranks = ranks.gather_u64("margin bounds", &[margins.tokens, low, high])?;
     let total: u64 = of_ranks.iter().map(|rank| rank[0]).sum();
     if total == 0 {
         return Ok(vec![0.0; num_experts]);
     }
-    let live = LiveBins::new(all, bins);
-    let rows = if tokens < bins {
-        margins.iter().map(|margin| margin.to_bits()).collect()
-    } else {
-        let count = |margins: &[f32]| {
-            let mut counts = vec![0; bins];
-            live.count(margins.iter().copied(), &mut counts);
-            counts.into_iter().map(word)
-        };
-        margins.par_chunks(tokens).flat_map_iter(count).collect()
-    };
+    let live = LiveBins::new(joint_bounds(&of_ranks), bins);
+    if !live.is_finite() {
+        return Ok(vec![f32::NAN; num_experts]);
+    }
+    let rows = rows_of(margins, live, bins);
     let widths: Vec<usize> = of_ranks.iter().map(|rank| bins.min(rank[0] as usize)).collect();
     let target = fair_share(total, k, num_experts);
     by_expert(ranks, num_experts, rows, &widths, |rows| {
         let mut counts = vec![0; bins];
         for row in rows {
             if row.len() < bins {
-                live.count(row.iter().map(|bits| f32::from_bits(*bits)), &mut counts);
+                for bits in *row {
+                    counts[live.bins().bin_of(f32::from_bits(*bits)) as usize] += 1;
+                }
             } else {
                 add(&mut counts, row);
             }
         }
-        live.quantile(&counts, target)
+        live.quantile(Crossing::find(&counts, least_count(target)), target)
     })
+}
+
+/// The least and the greatest margin of all ranks, NaN if one's are, from what each says of its
+/// tokens, least and greatest.
+fn joint_bounds(of_ranks: &[Vec<u64>]) -> [f32; 2] {
+    let bounds = of_ranks.iter().map(|rank| [rank[1], rank[2]].map(|v| f32::from_bits(v as u32)));
+    // Unlike `f32::min` and `f32::max` these do not pass over NaN.
+    let least = |left: f32, right: f32| if left < right || left.is_nan() { left } else { right };
+    let most = |left: f32, right: f32| if left > right || left.is_nan() { left } else { right };
+    bounds.fold([f32::INFINITY, f32::NEG_INFINITY], |[low, high], [other_low, other_high]| {
+        [least(low, other_low), most(high, other_high)]
+    })
+}
+
+/// For each expert this rank's margins as bits, or their counts in all bins where those are fewer.
+fn rows_of(margins: &LayerMargins, live: LiveBins, bins: usize) -> Vec<u32> {
+    if margins.tokens == 0 {
+        Vec::new()
+    } else if margins.tokens < bins as u64 {
+        let margins = margins.margins.by_expert().into_data();
+        margins.iter::<f32>().map(f32::to_bits).collect()
+    } else {
+        words(margins.margins.clone().histogram(live.bins()))
+    }
 }
 
 /// As [`MarginGrid::quantiles`] on the grids of all ranks merged.
@@ -81,11 +98,10 @@ pub(super) fn grid(
     }
     let parts: Vec<GridBins> =
         of_ranks.iter().map(|rank| bins_of(rank).at(whole.exponent)).collect();
-    let counts = grid.in_bins(parts[ranks.rank()]).counts;
+    let rows = grid.in_bins(parts[ranks.rank()]).map_or_else(Vec::new, words);
     let widths: Vec<usize> = parts.iter().map(|part| part.len).collect();
     let tokens = of_ranks.iter().map(|rank| rank[0]).sum();
     let target = fair_share(tokens, k, grid.num_experts);
-    let rows = counts.into_iter().map(word).collect();
     by_expert(ranks, grid.num_experts, rows, &widths, |rows| {
         let mut counts = vec![0; whole.len];
         for (part, row) in parts.iter().zip(rows) {
@@ -94,7 +110,7 @@ pub(super) fn grid(
                 add(&mut counts[(part.first - whole.first) as usize..], row);
             }
         }
-        whole.quantile(&counts, target)
+        whole.quantile(Crossing::find(&counts, least_count(target)), target)
     })
 }
 
@@ -138,7 +154,7 @@ fn add(counts: &mut [u64], more: &[u32]) {
     }
 }
 
-/// A count on one rank: not above its tokens in a step, which its memory holds.
-fn word(count: u64) -> u32 {
-    u32::try_from(count).expect("a rank counts fewer than 2^32 tokens in a step")
+/// Counts as they travel; none is negative.
+fn words(counts: Tensor<2, Int>) -> Vec<u32> {
+    counts.into_data().iter::<u32>().collect()
 }

@@ -1,14 +1,14 @@
 //! Quantile balancing: a bias from the margin that exactly the fair share of tokens exceeds.
 
-use burn::tensor::Tensor;
+use burn::tensor::{Int, Tensor};
 use fulmar_ep::transport::{Group, TransportError};
-use rayon::prelude::*;
+use fulmar_kernels::margins::MarginBins;
 use serde::{Deserialize, Serialize};
 
 use super::balance::Balancing;
 use super::grid::MarginGrid;
+use super::observation::{LayerMargins, Observation};
 use super::over_ranks;
-use super::router::Routing;
 
 /// Margins closer together than this are spread over one bin width apart (SPEC section 2).
 const MIN_RANGE: f32 = 1e-6;
@@ -41,10 +41,8 @@ pub struct QuantileBalancing {
 pub enum MarginStats {
     /// Every margin, for an exact range.
     OnePass {
-        /// [e, valid tokens].
-        margins: Vec<f32>,
-        /// Experts.
-        num_experts: usize,
+        /// Of the step's tokens; they stay on the device.
+        margins: LayerMargins,
         /// Experts per token.
         k: usize,
     },
@@ -60,14 +58,13 @@ pub enum MarginStats {
 impl Balancing for QuantileBalancing {
     type Stats = MarginStats;
 
-    fn observe(&self, routing: &Routing, token_valid: &[bool]) -> MarginStats {
-        let [_, num_experts] = routing.logits.dims();
-        let [_, k] = routing.selected.dims();
-        let margins = margins_by_expert(&routing.logits, &routing.alpha, token_valid);
+    fn observe(&self, observation: &Observation<'_>) -> MarginStats {
+        let [_, k] = observation.routing.selected.dims();
+        let margins = observation.margins();
         match self.range {
-            MarginRange::OnePass => MarginStats::OnePass { margins, num_experts, k },
+            MarginRange::OnePass => MarginStats::OnePass { margins, k },
             MarginRange::Grid => {
-                MarginStats::Grid { grid: MarginGrid::count(&margins, num_experts, self.bins), k }
+                MarginStats::Grid { grid: MarginGrid::count(margins, self.bins), k }
             }
         }
     }
@@ -92,11 +89,9 @@ impl Balancing for QuantileBalancing {
     ) -> Result<Vec<f32>, TransportError> {
         let alone = ranks.size() == 1;
         match stats {
-            MarginStats::OnePass { margins, num_experts, k } if alone => {
-                Ok(one_pass(margins, *num_experts, *k, self.bins))
-            }
-            MarginStats::OnePass { margins, num_experts, k } => {
-                over_ranks::one_pass(margins, *num_experts, *k, self.bins, ranks)
+            MarginStats::OnePass { margins, k } if alone => Ok(one_pass(margins, *k, self.bins)),
+            MarginStats::OnePass { margins, k } => {
+                over_ranks::one_pass(margins, *k, self.bins, ranks)
             }
             MarginStats::Grid { grid, k } if alone => Ok(grid.quantiles(*k)),
             MarginStats::Grid { grid, k } => over_ranks::grid(grid, *k, self.bins, ranks),
@@ -109,63 +104,21 @@ impl Balancing for QuantileBalancing {
     }
 }
 
-/// Logits [t, e] less alpha `[t]` over valid tokens, as [e, valid tokens].
-fn margins_by_expert(logits: &Tensor<2>, alpha: &Tensor<1>, token_valid: &[bool]) -> Vec<f32> {
-    let [_, num_experts] = logits.dims();
-    let logits = logits.clone().inner().into_data();
-    let logits = logits.as_slice::<f32>().expect("router logits are f32");
-    let alpha = alpha.clone().into_data();
-    let alpha = alpha.as_slice::<f32>().expect("alpha is f32");
-    let tokens: Vec<usize> = (0..token_valid.len()).filter(|&t| token_valid[t]).collect();
-    let mut margins = vec![0.0; num_experts * tokens.len()];
-    if tokens.is_empty() {
-        return margins;
-    }
-    margins.par_chunks_mut(tokens.len()).enumerate().for_each(|(expert, margins)| {
-        for (margin, &token) in margins.iter_mut().zip(&tokens) {
-            *margin = logits[token * num_experts + expert] - alpha[token];
-        }
-    });
-    margins
-}
-
-/// Betas `[e]` from margins [e, tokens] with one range over all of them; 0 without tokens.
+/// Betas `[e]` with one range over all margins; 0 without tokens.
 ///
-/// A margin that is NaN makes every beta NaN: it has no place in an order.
-///
-/// # Panics
-/// If `margins` does not have as many for each expert.
-pub fn one_pass(margins: &[f32], num_experts: usize, k: usize, bins: usize) -> Vec<f32> {
-    assert!(margins.len().is_multiple_of(num_experts), "margins come as [e, tokens]");
-    if margins.is_empty() {
+/// A margin that is not finite makes every beta NaN: it has no place in an order.
+fn one_pass(margins: &LayerMargins, k: usize, bins: usize) -> Vec<f32> {
+    let num_experts = margins.margins.num_experts();
+    if margins.tokens == 0 {
         return vec![0.0; num_experts];
     }
-    let tokens = margins.len() / num_experts;
-    let live = LiveBins::new(bounds(margins), bins);
-    let target = fair_share(tokens as u64, k, num_experts);
-    let beta = |margins: &[f32]| {
-        let mut counts = vec![0; bins];
-        live.count(margins.iter().copied(), &mut counts);
-        live.quantile(&counts, target)
-    };
-    margins.par_chunks(tokens).map(beta).collect()
-}
-
-/// The negative of the least margin, and the greatest.
-pub(super) type Bounds = [f32; 2];
-
-/// The bounds of no margins.
-pub(super) const NO_BOUNDS: Bounds = [f32::NEG_INFINITY; 2];
-
-/// The bounds of margins, NaN if one of them is.
-pub(super) fn bounds(margins: &[f32]) -> Bounds {
-    margins.par_iter().map(|&margin| [-margin, margin]).reduce(|| NO_BOUNDS, wider)
-}
-
-/// The bounds of both; unlike [`f32::max`] it does not pass over NaN.
-pub(super) fn wider(left: Bounds, right: Bounds) -> Bounds {
-    let max = |left: f32, right: f32| if left > right || left.is_nan() { left } else { right };
-    [max(left[0], right[0]), max(left[1], right[1])]
+    let live = LiveBins::new(margins.bounds, bins);
+    if !live.is_finite() {
+        return vec![f32::NAN; num_experts];
+    }
+    let target = fair_share(margins.tokens, k, num_experts);
+    let found = margins.margins.clone().crossings(live.bins(), least_count(target));
+    Crossing::read(found).map(|crossing| live.quantile(crossing, target)).collect()
 }
 
 /// A range cut into bins of equal width.
@@ -173,27 +126,27 @@ pub(super) fn wider(left: Bounds, right: Bounds) -> Bounds {
 pub(super) struct LiveBins {
     low: f32,
     width: f32,
+    len: usize,
 }
 
 impl LiveBins {
-    pub(super) fn new([minus_low, high]: Bounds, bins: usize) -> Self {
-        let low = -minus_low;
-        Self { low, width: (high.max(low + MIN_RANGE) - low) / bins as f32 }
+    /// From the least and the greatest margin.
+    pub(super) fn new([low, high]: [f32; 2], bins: usize) -> Self {
+        Self { low, width: (high.max(low + MIN_RANGE) - low) / bins as f32, len: bins }
     }
 
-    /// Adds margins to the counts of their bins.
-    pub(super) fn count(self, margins: impl Iterator<Item = f32>, counts: &mut [u64]) {
-        let last = counts.len() - 1;
-        for margin in margins {
-            let bin = ((margin - self.low) / self.width).floor();
-            counts[(bin.max(0.0) as usize).min(last)] += 1;
-        }
+    /// Whether margins have a place in the bins.
+    pub(super) fn is_finite(self) -> bool {
+        self.low.is_finite() && self.width.is_finite()
     }
 
-    /// The margin that `target` of the counted ones exceed.
-    pub(super) fn quantile(self, counts: &[u64], target: f64) -> f32 {
-        let (bin, beyond) = crossing(counts, target);
-        self.low + bin as f32 * self.width + self.width * beyond
+    pub(super) fn bins(self) -> MarginBins {
+        MarginBins::Range { low: self.low, width: self.width, len: self.len }
+    }
+
+    /// The margin that `target` of those counted exceed.
+    pub(super) fn quantile(self, crossing: Crossing, target: f64) -> f32 {
+        self.low + crossing.bin as f32 * self.width + self.width * crossing.beyond(target)
     }
 }
 
@@ -202,17 +155,44 @@ pub(super) fn fair_share(tokens: u64, k: usize, num_experts: usize) -> f64 {
     tokens as f64 * k as f64 / num_experts as f64
 }
 
-/// The last bin whose count from the top reaches `target`, and how far into the bin, in widths,
-/// the quantile lies.
-pub(super) fn crossing(counts: &[u64], target: f64) -> (usize, f32) {
-    let mut from_top = 0;
-    for bin in (0..counts.len()).rev() {
-        from_top += counts[bin];
-        if from_top as f64 >= target {
-            return (bin, ((from_top as f64 - target) / counts[bin].max(1) as f64) as f32);
+/// The least count that reaches `target`.
+pub(super) fn least_count(target: f64) -> u64 {
+    target.ceil() as u64
+}
+
+/// The last bin whose count from the top reaches a rank.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Crossing {
+    pub(super) bin: usize,
+    /// Counts from the top down to and with the bin.
+    from_top: u64,
+    /// The bin's own.
+    count: u64,
+}
+
+impl Crossing {
+    /// Of counts on the host; the first bin where they do not reach `rank`.
+    pub(super) fn find(counts: &[u64], rank: u64) -> Self {
+        let mut found = Self { bin: counts.len(), from_top: 0, count: 0 };
+        while found.bin > 0 && (found.bin == counts.len() || found.from_top < rank) {
+            found.bin -= 1;
+            found.count = counts[found.bin];
+            found.from_top += found.count;
         }
+        found
     }
-    (0, 0.0)
+
+    /// Those of each expert from a device [e, 3].
+    pub(super) fn read(found: Tensor<2, Int>) -> impl Iterator<Item = Self> {
+        let values: Vec<u64> = found.into_data().iter::<u64>().collect();
+        let crossing = |row: &[u64]| Self { bin: row[0] as usize, from_top: row[1], count: row[2] };
+        values.chunks(3).map(crossing).collect::<Vec<_>>().into_iter()
+    }
+
+    /// How far into the bin, in widths, the quantile lies.
+    pub(super) fn beyond(self, target: f64) -> f32 {
+        ((self.from_top as f64 - target).max(0.0) / self.count.max(1) as f64) as f32
+    }
 }
 
 #[cfg(test)]

@@ -2,8 +2,7 @@
 
 use burn::module::{Module, ModuleDisplay, Param};
 use burn::tensor::{FloatDType, Int, Tensor};
-use fulmar_kernels::combine_weights::combine_weights;
-use fulmar_kernels::top_k::top_k;
+use fulmar_kernels::route::{Route, route};
 
 use crate::config::{ModelConfig, RouterDot};
 use crate::init::Initializer;
@@ -106,11 +105,10 @@ impl SigmoidRouter {
 impl Router for SigmoidRouter {
     fn route(&self, u: Tensor<2>) -> Routing {
         let logits = self.logits(u);
-        let biased = logits.clone().inner() + self.bias.val().inner().unsqueeze();
-        let top = top_k(biased, self.num_experts_per_token);
-        let combine_weights =
-            combine_weights(logits.clone(), top.selected.clone(), self.routing_sum);
-        Routing { logits, selected: top.selected, combine_weights, alpha: top.next }
+        let (k, sum) = (self.num_experts_per_token, self.routing_sum);
+        let Route { selected, combine_weights, alpha } =
+            route(logits.clone(), self.bias.val(), k, sum);
+        Routing { logits, selected, combine_weights, alpha }
     }
 
     fn weigh(&self, u: Tensor<2>, selected: &Tensor<2, Int>) -> Weighed {

@@ -5,14 +5,11 @@ use std::iter::once;
 use burn::tensor::Tensor;
 use fulmar_ep::DispatchReport;
 use fulmar_ep::transport::{Group, TransportError};
-use rayon::prelude::*;
 
 use super::Routed;
 use super::balance::Balancing;
+use super::observation::Observation;
 use super::router::Routing;
-
-/// Tokens summed at a time; sums are added block by block, so they do not depend on threads.
-const BLOCK: usize = 256;
 
 /// What a layer reports of one micro-batch.
 #[derive(Debug, Clone)]
@@ -33,9 +30,9 @@ impl<S> LayerStats<S> {
         routed: &Routed<'_, D, B>,
     ) -> Self {
         let training = routed.balancing.map(|balancing| {
-            let token_valid = routed.demand.token_valid();
-            let stats = RoutingStats::count(routing, token_valid);
-            (stats, balancing.observe(routing, token_valid))
+            let observation = Observation::new(routing, routed.demand.token_valid());
+            let balance = balancing.observe(&observation);
+            (observation.stats, balance)
         });
         Self { dispatch, training, sequence_balance: None }
     }
@@ -55,22 +52,6 @@ pub struct RoutingStats {
 }
 
 impl RoutingStats {
-    /// Counts the valid tokens of one micro-batch.
-    pub fn count(routing: &Routing, token_valid: &[bool]) -> Self {
-        let [_, num_experts] = routing.logits.dims();
-        let [_, k] = routing.selected.dims();
-        let logits = routing.logits.clone().inner().into_data();
-        let logits = logits.as_slice::<f32>().expect("router logits are f32");
-        let mut stats = softmax_sums(logits, token_valid, num_experts);
-        let selected: Vec<i32> = routing.selected.clone().into_data().iter::<i32>().collect();
-        for (chosen, _) in selected.chunks(k).zip(token_valid).filter(|(_, valid)| **valid) {
-            for &expert in chosen {
-                stats.expert_counts[expert as usize] += 1;
-            }
-        }
-        stats
-    }
-
     /// Adds the sums of other tokens.
     pub fn add(&mut self, other: &Self) {
         self.tokens += other.tokens;
@@ -129,44 +110,4 @@ impl RoutingStats {
         let sum: f64 = pairs.map(|(count, p)| *count as f64 / assignments * p / tokens).sum();
         self.expert_counts.len() as f64 * sum
     }
-}
-
-fn softmax_sums(logits: &[f32], token_valid: &[bool], num_experts: usize) -> RoutingStats {
-    let empty = || RoutingStats {
-        tokens: 0,
-        expert_counts: vec![0; num_experts],
-        probability_sums: vec![0.0; num_experts],
-        z_sum: 0.0,
-    };
-    let blocks: Vec<RoutingStats> = logits
-        .par_chunks(BLOCK * num_experts)
-        .zip(token_valid.par_chunks(BLOCK))
-        .map(|(logits, valid)| {
-            let mut sums = empty();
-            let mut shares = vec![0.0; num_experts];
-            for (logits, _) in logits.chunks(num_experts).zip(valid).filter(|(_, valid)| **valid) {
-                add_token(&mut sums, logits, &mut shares);
-            }
-            sums
-        })
-        .collect();
-    let mut total = empty();
-    for block in &blocks {
-        total.add(block);
-    }
-    total
-}
-
-fn add_token(sums: &mut RoutingStats, logits: &[f32], shares: &mut [f32]) {
-    let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    for (share, logit) in shares.iter_mut().zip(logits) {
-        *share = (logit - max).exp();
-    }
-    let total: f32 = shares.iter().sum();
-    for (sum, share) in sums.probability_sums.iter_mut().zip(shares.iter()) {
-        *sum += f64::from(share / total);
-    }
-    let log_sum_exp = f64::from(max + total.ln());
-    sums.z_sum += log_sum_exp * log_sum_exp;
-    sums.tokens += 1;
 }

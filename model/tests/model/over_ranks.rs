@@ -5,9 +5,11 @@ use std::time::Duration;
 use fulmar_ep::transport::{Group, run_world};
 use fulmar_model::moe::RoutingStats;
 use fulmar_model::moe::balance::Balancing as _;
-use fulmar_model::moe::grid::MarginGrid;
-use fulmar_model::moe::quantile::{MarginRange, MarginStats, QuantileBalancing, one_pass};
+use fulmar_model::moe::observation::Observation;
+use fulmar_model::moe::quantile::{MarginRange, QuantileBalancing};
 use fulmar_tests::compare::assert_same_bits;
+
+use crate::routing::routing_of;
 
 const EXPERTS: usize = 4;
 const K: usize = 1;
@@ -15,67 +17,64 @@ const BINS: usize = 40;
 /// Below, at and above the bins, and a rank without any; five ranks are more than the experts.
 const TOKENS: [&[usize]; 5] = [&[170], &[0, 93], &[33, 0, 40], &[39, 41, 0, 7, 120], &[0, 0]];
 
-/// Margins [e, tokens] of tokens `first..first + tokens`; later ones lie farther apart.
+/// Margins [tokens, e] of tokens `first..first + tokens`; later ones lie farther apart.
 fn margins(first: usize, tokens: usize) -> Vec<f32> {
     let margin = |e: usize, t: usize| {
         (((t * 37 + e * 11) % 101) as f32 - 60.0) * 0.013 * (1 + t / 20) as f32 - e as f32 * 0.05
     };
-    (0..EXPERTS).flat_map(|e| (first..first + tokens).map(move |t| margin(e, t))).collect()
+    (first..first + tokens).flat_map(|t| (0..EXPERTS).map(move |e| margin(e, t))).collect()
 }
 
-/// The pending values of every rank, `tokens[rank]` of the tokens on each.
+/// The pending values of every rank, `tokens[rank]` of the tokens on each, some with a padding token
+/// beside them.
 fn pending(
     range: MarginRange,
     tokens: &[usize],
-    stats: impl Fn(Vec<f32>) -> MarginStats + Sync,
+    change: impl Fn(&mut Vec<f32>) + Sync,
 ) -> Vec<Vec<f32>> {
     let balancing = QuantileBalancing { bins: BINS, range };
     let on_ranks = run_world(tokens.len(), Duration::from_secs(20), |transport| {
         let ranks = Group::new(transport);
-        let first = tokens[..ranks.rank()].iter().sum();
-        balancing.pending(&[], &stats(margins(first, tokens[ranks.rank()])), &ranks)
+        let rank = ranks.rank();
+        let (first, own) = (tokens[..rank].iter().sum(), tokens[rank]);
+        let mut margins = margins(first, own);
+        change(&mut margins);
+        let mut valid = vec![true; own];
+        if rank % 2 == 1 {
+            margins.splice(0..0, [f32::NAN; EXPERTS]);
+            valid.insert(0, false);
+        }
+        let routing = routing_of(&margins, EXPERTS, K);
+        balancing.pending(&[], &balancing.observe(&Observation::new(&routing, &valid)), &ranks)
     });
     on_ranks.expect("no failure")
 }
 
-fn one_pass_stats(margins: Vec<f32>) -> MarginStats {
-    MarginStats::OnePass { margins, num_experts: EXPERTS, k: K }
-}
-
-fn grid_stats(margins: Vec<f32>) -> MarginStats {
-    MarginStats::Grid { grid: MarginGrid::count(&margins, EXPERTS, BINS), k: K }
+fn assert_bits_of_one_rank(range: MarginRange) {
+    for tokens in TOKENS {
+        let whole = pending(range, &[tokens.iter().sum()], |_| ());
+        for (rank, found) in pending(range, tokens, |_| ()).iter().enumerate() {
+            assert_same_bits(&format!("{tokens:?}, rank {rank}"), found, &whole[0]);
+        }
+    }
 }
 
 #[test]
 fn one_pass_over_any_ranks_gives_the_bits_of_one_pass_over_all_margins() {
-    for tokens in TOKENS {
-        let expected = one_pass(&margins(0, tokens.iter().sum()), EXPERTS, K, BINS);
-        for (rank, found) in
-            pending(MarginRange::OnePass, tokens, one_pass_stats).iter().enumerate()
-        {
-            assert_same_bits(&format!("{tokens:?}, rank {rank}"), found, &expected);
-        }
-    }
+    assert_bits_of_one_rank(MarginRange::OnePass);
 }
 
 #[test]
 fn grids_over_any_ranks_give_the_bits_of_one_grid() {
-    for tokens in TOKENS {
-        let whole = MarginGrid::count(&margins(0, tokens.iter().sum()), EXPERTS, BINS);
-        let expected = whole.quantiles(K);
-        for (rank, found) in pending(MarginRange::Grid, tokens, grid_stats).iter().enumerate() {
-            assert_same_bits(&format!("{tokens:?}, rank {rank}"), found, &expected);
-        }
-    }
+    assert_bits_of_one_rank(MarginRange::Grid);
 }
 
 #[test]
 fn a_margin_that_is_nan_on_one_rank_is_seen_by_all() {
-    let found = pending(MarginRange::OnePass, &[5, 3], |mut margins| {
+    let found = pending(MarginRange::OnePass, &[5, 3], |margins| {
         if margins.len() == 3 * EXPERTS {
             margins[1] = f32::NAN;
         }
-        one_pass_stats(margins)
     });
     assert!(found.concat().iter().all(|beta| beta.is_nan()), "{found:?}");
 }
