@@ -2,6 +2,7 @@
 
 use burn::module::{Module, ModuleDisplay, Param};
 use burn::tensor::{FloatDType, Int, Tensor};
+use fulmar_kernels::combine_weights::combine_weights;
 use fulmar_kernels::route::{Route, route};
 
 use crate::config::{ModelConfig, RouterDot};
