@@ -37,7 +37,10 @@ impl Margins {
     pub fn new(logits: Tensor<2>, alpha: Tensor<1>, token_valid: Tensor<1, Int>) -> Self {
         let [t, _] = logits.dims();
         for (name, [found]) in [("alpha", alpha.dims()), ("token_valid", token_valid.dims())] {
-            assert_eq!(found, t, "Margins: `{name}` has {found} entries, needed {t} as in `logits`");
+            assert_eq!(
+                found, t,
+                "Margins: `{name}` has {found} entries, needed {t} as in `logits`"
+            );
         }
         Self { logits: logits.inner(), alpha: alpha.inner(), token_valid: token_valid.inner() }
     }

@@ -110,7 +110,8 @@ impl BlockStatistics {
         let greatest = |side: usize| {
             let of_blocks = bounds.chunks(2).map(|bounds| bounds[side]);
             // Unlike `f32::max` it does not pass over NaN.
-            of_blocks.fold(f32::NEG_INFINITY, |max, v| if max > v || max.is_nan() { max } else { v })
+            of_blocks
+                .fold(f32::NEG_INFINITY, |max, v| if max > v || max.is_nan() { max } else { v })
         };
         let margin_bounds = [-greatest(0), greatest(1)];
         let tokens = counts.pop().expect("the last column");

@@ -112,7 +112,8 @@ impl GridBins {
 
     /// At most `bins` bins, of the least width that holds all from `low` to `high`.
     fn of_range(low: f32, high: f32, bins: usize) -> Self {
-        let fits = |exponent| aligned_bin(high, exponent) - aligned_bin(low, exponent) < bins as i64;
+        let fits =
+            |exponent| aligned_bin(high, exponent) - aligned_bin(low, exponent) < bins as i64;
         let exponent = (MIN_EXPONENT..).find(|&e| fits(e)).expect("finite margins fit some width");
         Self::between(aligned_bin(low, exponent), aligned_bin(high, exponent), exponent)
     }

@@ -65,10 +65,8 @@ fn betas_have_the_bits_of_the_rule_and_padding_leaves_no_trace() {
         let margin = |i: usize| ((i * 7919 + i * i) % 1009) as f32 * 0.0137 - 5.0 + (i % e) as f32;
         let margins: Vec<f32> = (0..tokens * e).map(margin).collect();
         // Every other token is padding and is nowhere near.
-        let padded: Vec<f32> = margins
-            .chunks(e)
-            .flat_map(|row| [row.to_vec(), vec![f32::NAN; e]].concat())
-            .collect();
+        let padded: Vec<f32> =
+            margins.chunks(e).flat_map(|row| [row.to_vec(), vec![f32::NAN; e]].concat()).collect();
         let valid: Vec<bool> = (0..2 * tokens).map(|t| t % 2 == 0).collect();
         let (whole, padded) = (routing_of(&margins, e, k), routing_of(&padded, e, k));
         let whole = Observation::new(&whole, &vec![true; tokens]);
