@@ -131,8 +131,8 @@ impl Loop for Bounds<'_> {
         };
         let (blocks, rest) = self.logits.as_chunks::<LANES>();
         for block in blocks {
-            for lane in 0..LANES {
-                lanes.add(lane, block[lane] - self.alpha);
+            for (lane, logit) in block.iter().enumerate() {
+                lanes.add(lane, logit - self.alpha);
             }
         }
         for (lane, logit) in rest.iter().enumerate() {
