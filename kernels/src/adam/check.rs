@@ -20,7 +20,7 @@ fn check(which: &'static str, len: usize, weight_decay: f64, is_shared: bool) ->
         let options = AdamOptions { lr: 0.02, beta1, beta2, eps, step: 3, weight_decay };
         let tensors = [(); 4].map(|()| {
             let values = draw.tensor([len + 64]);
-            if is_shared { values.slice([64..len + 64]) } else { values.slice([0..len]) + 0.0 }
+            if is_shared { values.narrow(0, 64, len) } else { values.narrow(0, 0, len) + 0.0 }
         });
         let [w, grad, m, v] = tensors;
         let v = v.abs();

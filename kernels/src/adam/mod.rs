@@ -45,7 +45,7 @@ impl AdamOptions {
 /// `direction = m' / (1 - beta1^t) / (sqrt(v' / (1 - beta2^t)) + eps)`,
 /// `w' = w - lr direction - lr weight_decay w`.
 ///
-/// On a CPU weights and moments are updated in place where nothing else holds their buffers.
+/// Weights and moments are updated in place where nothing else holds their buffers.
 ///
 /// # Shapes
 /// All tensors `[elements]`.
@@ -74,7 +74,7 @@ pub fn adam_step(
 /// moments and direction of [`adam_step`]. Weights that are all zero, or whose direction is, stay
 /// as they are.
 ///
-/// On a CPU weights and moments are updated in place where nothing else holds their buffers.
+/// Weights and moments are updated in place where nothing else holds their buffers.
 ///
 /// # Shapes
 /// All tensors `[elements]`.

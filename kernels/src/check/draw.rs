@@ -46,7 +46,7 @@ impl Draw {
     }
 }
 
-/// A value in [-1, 1) from the upper bits of `z`, mixed (the finaliser of SplitMix64).
+/// A value in [-1, 1) from the upper bits of `z`, mixed (the finaliser of `SplitMix64`).
 fn unit(z: u64) -> f32 {
     let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

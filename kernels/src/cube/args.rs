@@ -54,10 +54,11 @@ pub(crate) fn ids(op: &str, name: &str, tensor: CubeTensor) -> CubeTensor {
 /// Kernels count values in u32.
 fn countable(op: &str, name: &str, tensor: &CubeTensor) {
     let found = tensor.meta.num_elements();
-    assert!(
-        u32::try_from(found).is_ok(),
-        "{op}: `{name}` has {found} values, needed less than 2^32"
-    );
+    assert!(is_countable(found), "{op}: `{name}` has {found} values, needed less than 2^32");
+}
+
+fn is_countable(len: usize) -> bool {
+    u32::try_from(len).is_ok()
 }
 
 /// The dimensions of a tensor.
@@ -71,9 +72,14 @@ pub(crate) fn storage(tensor: &CubeTensor) -> ElemType {
 }
 
 /// A tensor beside `like` whose values are still to be written.
+///
+/// # Panics
+/// If it has more values than a kernel can count.
 pub(crate) fn empty(like: &CubeTensor, shape: impl Into<Shape>, dtype: DType) -> CubeTensor {
     let shape = shape.into();
-    let buffer = like.client.empty(shape.num_elements() * dtype.size());
+    let len = shape.num_elements();
+    assert!(is_countable(len), "a result {shape:?} of {len} values, needed less than 2^32");
+    let buffer = like.client.empty(len * dtype.size());
     CubeTensor::new_contiguous(like.client.clone(), like.device.clone(), shape, buffer, dtype)
 }
 

@@ -10,6 +10,17 @@ pub(crate) fn sigmoid(x: f32) -> f32 {
     select(x >= 0.0, s, e * s)
 }
 
+/// [`sigmoid`] of each value of a vector.
+#[cube]
+pub(crate) fn sigmoids<N: Size>(x: Vector<f32, N>) -> Vector<f32, N> {
+    let mut s = Vector::<f32, N>::new(0.0);
+    #[unroll]
+    for lane in 0..N::value() {
+        s.insert(lane, sigmoid(x.extract(lane)));
+    }
+    s
+}
+
 /// Whether a value is neither NaN nor infinite; its bits are asked, since a compiler of shaders may
 /// take for granted that all values are finite.
 #[cube]

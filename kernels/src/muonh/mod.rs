@@ -44,7 +44,7 @@ pub struct MuonHOptions {
 /// is left out: `o / |o|` does not see it. A matrix that is zero, or whose update is, stays as it
 /// is; with [`MuonHNorm::Joint`] that holds for the stack.
 ///
-/// On a CPU weights and momentum are updated in place where nothing else holds their buffers.
+/// Weights and momentum are updated in place where nothing else holds their buffers.
 ///
 /// # Shapes
 /// All tensors [n, p, q].

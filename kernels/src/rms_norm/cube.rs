@@ -6,7 +6,7 @@ use burn_cubecl::tensor::CubeTensor;
 
 use super::RmsNormKernel;
 use crate::cube::{
-    ROW_BLOCK, dims, empty, floats, per_element, per_row, reshaped, storage, sum_rows,
+    ROW_BLOCK, dims, empty, floats, per_element, per_row, reshaped, storage, sum_rows, vector_size,
 };
 
 impl RmsNormKernel for CubeBackend {
@@ -15,15 +15,17 @@ impl RmsNormKernel for CubeBackend {
         let ([rows, dim], client, dtype) = (dims(&x), x.client.clone(), storage(&x));
         let out = empty(&x, [rows, dim], x.dtype);
         if rows * dim > 0 {
-            let (cubes, units) = per_row(&client, rows, dim);
+            let vector = vector_size(&x, dim);
+            let (cubes, units) = per_row(&client, rows, dim / vector);
             kernel::forward::launch(
                 &client,
                 cubes,
                 units,
+                vector,
                 x.into_buffer_arg(),
                 gain.into_buffer_arg(),
                 out.clone().into_buffer_arg(),
-                dim,
+                dim / vector,
                 eps as f32,
                 units.num_elems() as usize,
                 dtype,
@@ -44,17 +46,19 @@ impl RmsNormKernel for CubeBackend {
         let inverse = empty(&x, [rows], DType::F32);
         let dgains = empty(&x, [1, rows.div_ceil(ROW_BLOCK), dim], DType::F32);
         if rows * dim > 0 {
-            let (cubes, units) = per_row(&client, rows, dim);
+            let vector = vector_size(&x, dim);
+            let (cubes, units) = per_row(&client, rows, dim / vector);
             kernel::input_gradient::launch(
                 &client,
                 cubes,
                 units,
+                vector,
                 x.clone().into_buffer_arg(),
                 gain.clone().into_buffer_arg(),
                 grad.clone().into_buffer_arg(),
                 dx.clone().into_buffer_arg(),
                 inverse.clone().into_buffer_arg(),
-                dim,
+                dim / vector,
                 eps as f32,
                 units.num_elems() as usize,
                 dtype,

@@ -32,6 +32,9 @@ impl ShortConvKernel for Flex {
         let (shape, taps) = (dims(&x), Taps::new(&x, &weight, segment_ids));
         let ([b, s, d], x, weight, grad) = (shape, floats(&x), floats(&weight), floats(&grad));
         let mut dx = vec![0.0; b * s * d];
+        if d == 0 {
+            return (float_tensor(dx, shape), float_tensor(vec![], [taps.num_taps, d]));
+        }
         let dweight_parts: Vec<Vec<f32>> = dx
             .par_chunks_mut(d * ROW_BLOCK)
             .enumerate()

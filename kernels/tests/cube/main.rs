@@ -5,6 +5,7 @@
 mod bad_ids;
 mod bad_types;
 mod empty;
+mod in_place;
 
 use burn::tensor::{Device, DeviceKind, Tensor, TensorData};
 use fulmar_kernels::check::{Body, all};
@@ -36,11 +37,29 @@ fn values<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
 #[test]
 fn every_kernel_of_wgpu_agrees_with_the_cpu() {
     let device = device();
+    let mut failures = Vec::new();
     for check in all() {
-        let deviations = check.compare(&device);
-        assert!(check.passes(&deviations), "{} {}: {deviations:?}", check.op, check.shape);
-        let of_cpu = check.outputs(&Device::flex(), Body::Kernel);
-        let deviations = check.outputs(&device, Body::Kernel).deviations(&of_cpu);
-        assert!(check.passes(&deviations), "{} {}: {deviations:?}", check.op, check.shape);
+        let found = check.outputs(&device, Body::Kernel);
+        for body in [Body::Reference, Body::Kernel] {
+            let deviations = found.deviations(&check.outputs(&Device::flex(), body));
+            if !check.passes(&deviations) {
+                failures.push(format!("{} {}, {body:?}: {deviations:?}", check.op, check.shape));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn results_of_a_device_repeat() {
+    let device = device();
+    for check in all() {
+        let bits = || {
+            let outputs = check.outputs(&device, Body::Kernel).0.into_iter();
+            outputs
+                .map(|o| o.values.into_iter().map(f64::to_bits).collect())
+                .collect::<Vec<Vec<_>>>()
+        };
+        assert_eq!(bits(), bits(), "{} {}", check.op, check.shape);
     }
 }

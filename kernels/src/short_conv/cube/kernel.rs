@@ -61,6 +61,7 @@ pub(crate) fn input_gradient<F: Float, N: Size>(
 
 /// `sum of x[t - lag] dy[t]` over blocks of positions; a unit for each channel of a tap of a block.
 #[cube(launch)]
+#[allow(clippy::collapsible_if, reason = "a device evaluates both sides of `&&`")]
 pub(crate) fn weight_gradients<F: Float>(
     x: &[F],
     segment_ids: &[i32],
