@@ -59,11 +59,11 @@ impl Sums {
     /// `shares` is scratch `[e]`.
     fn add_scores(&mut self, logits: &[f32], alpha: f32, shares: &mut [f32]) {
         let max = max(logits);
-        let mut total = 0.0;
         for (share, logit) in shares.iter_mut().zip(logits) {
             *share = (logit - max).exp();
-            total += *share;
         }
+        // In order and apart from the loop above, whose calls would send it through memory.
+        let total: f32 = shares.iter().sum();
         let (z, sums) = self.sums.split_last_mut().expect("the last column");
         for (sum, share) in sums.iter_mut().zip(shares.iter()) {
             *sum += f64::from(share / total);
@@ -103,34 +103,46 @@ struct Bounds<'a> {
 /// Running bounds of a row.
 const LANES: usize = 16;
 
+struct Lanes {
+    low: [f32; LANES],
+    high: [f32; LANES],
+    /// 0 while margins are finite, then NaN.
+    nan: [f32; LANES],
+}
+
+impl Lanes {
+    #[inline(always)]
+    fn add(&mut self, lane: usize, margin: f32) {
+        self.low[lane] = if margin < self.low[lane] { margin } else { self.low[lane] };
+        self.high[lane] = if margin > self.high[lane] { margin } else { self.high[lane] };
+        self.nan[lane] += margin * 0.0;
+    }
+}
+
 impl Loop for Bounds<'_> {
     type Output = [f32; 2];
 
     #[inline(always)]
     fn run<M: MulAdd>(self) -> [f32; 2] {
-        let (mut low, mut high) = ([f32::INFINITY; LANES], [f32::NEG_INFINITY; LANES]);
-        // 0 for a finite margin, else NaN.
-        let mut nan = [0.0; LANES];
-        let mut add = |lane: usize, logit: f32| {
-            let margin = logit - self.alpha;
-            low[lane] = if margin < low[lane] { margin } else { low[lane] };
-            high[lane] = if margin > high[lane] { margin } else { high[lane] };
-            nan[lane] += margin * 0.0;
+        let mut lanes = Lanes {
+            low: [f32::INFINITY; LANES],
+            high: [f32::NEG_INFINITY; LANES],
+            nan: [0.0; LANES],
         };
         let (blocks, rest) = self.logits.as_chunks::<LANES>();
         for block in blocks {
             for (lane, logit) in block.iter().enumerate() {
-                add(lane, *logit);
+                lanes.add(lane, logit - self.alpha);
             }
         }
         for (lane, logit) in rest.iter().enumerate() {
-            add(lane, *logit);
+            lanes.add(lane, logit - self.alpha);
         }
-        if nan.iter().any(|nan| nan.is_nan()) {
+        if lanes.nan.iter().any(|nan| nan.is_nan()) {
             return [f32::NAN; 2];
         }
-        let low = low.iter().fold(f32::INFINITY, |low, v| low.min(*v));
-        let high = high.iter().fold(f32::NEG_INFINITY, |high, v| high.max(*v));
+        let low = lanes.low.iter().fold(f32::INFINITY, |low, v| low.min(*v));
+        let high = lanes.high.iter().fold(f32::NEG_INFINITY, |high, v| high.max(*v));
         [-low, high]
     }
 }

@@ -38,6 +38,7 @@ pub struct QuantileBalancing {
 
 /// The margins of one layer over some tokens.
 #[derive(Debug, Clone)]
+#[allow(clippy::large_enum_variant, reason = "a step has one for each layer")]
 pub enum MarginStats {
     /// Every margin, for an exact range.
     OnePass {
