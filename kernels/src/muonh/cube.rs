@@ -14,8 +14,9 @@ impl MuonHKernel for CubeBackend {
         momentum: CubeTensor,
         options: &MuonHOptions,
     ) -> (CubeTensor, CubeTensor) {
-        let arguments = [("w", w), ("grad", grad), ("momentum", momentum)];
-        let [w, grad, momentum] = floats("muonh_step", arguments);
+        let [w, grad] = floats("muonh_step", [("w", w), ("grad", grad)]);
+        // It may be stored in another type.
+        let [momentum] = floats("muonh_step", [("momentum", momentum)]);
         let [n, p, q] = dims(&w);
         if n * p * q == 0 {
             return (w, momentum);
@@ -32,7 +33,7 @@ impl MuonHKernel for CubeBackend {
             momentum.clone().into_buffer_arg(),
             options.momentum as f32,
             n * p * q,
-            storage(&w),
+            [storage(&w), storage(&momentum)],
         );
         let [update] = floats("muonh_step", [("update", Self::forward(update, options.precision))]);
         let groups = match options.norm {

@@ -1,13 +1,14 @@
 use cubecl::prelude::*;
 
-/// `m = decay m + g`, then `g = decay m + g`, in place; a unit for each value.
+/// `m = decay m + g`, then `g = decay m + g`, in place; a unit for each value. The update is formed
+/// of m before it is rounded to the type it is stored in.
 #[cube(launch)]
-pub(crate) fn momentum<F: Float>(
+pub(crate) fn momentum<F: Float, M: Float>(
     grad: &mut [F],
-    momentum: &mut [F],
+    momentum: &mut [M],
     decay: f32,
     len: usize,
-    #[define(F)] _dtype: ElemType,
+    #[define(F, M)] _dtypes: [ElemType; 2],
 ) {
     let i = ABSOLUTE_POS;
     if i >= len {
@@ -15,6 +16,6 @@ pub(crate) fn momentum<F: Float>(
     }
     let g = f32::cast_from(grad[i]);
     let m = f32::cast_from(momentum[i]) * decay + g;
-    momentum[i] = F::cast_from(m);
+    momentum[i] = M::cast_from(m);
     grad[i] = F::cast_from(m * decay + g);
 }
