@@ -22,7 +22,7 @@ const COUNT: u64 = 8;
 const LOGITS: u64 = 1 << 22;
 
 /// Rows of logits that the loss holds at once at least.
-const LEAST_LOGIT_ROWS: u64 = 512;
+const LEAST_LOGIT_ROWS: u64 = 96;
 
 /// Bytes of one rank by owner.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -121,8 +121,6 @@ struct Sizes {
     ends: u64,
     statistics: u64,
     loss: u64,
-    /// The part of `loss` that stays until the backward pass.
-    loss_kept: u64,
     exchange: u64,
     waves: u64,
     /// Whether gradients of earlier micro-batches are there.
@@ -150,7 +148,8 @@ impl Sizes {
             WORD * e * tokens
         };
         let logits = LOGITS.max(LEAST_LOGIT_ROWS * v).min(tokens * v);
-        let loss_kept = tokens * d + vocabulary;
+        // Of the loss's input and of the head, in the forward pass already.
+        let loss_gradients = tokens * d + vocabulary;
         Self {
             all,
             vocabulary,
@@ -160,10 +159,7 @@ impl Sizes {
             block: model.block_words(tokens, &way),
             ends: tokens * (2 * model.norm_words() + d),
             statistics: layers * margins,
-            // Hidden rows with a weight, their gradients and the head's, first beside logits and
-            // then beside what is kept of them.
-            loss: 2 * tokens * d + vocabulary + logits.max(loss_kept),
-            loss_kept,
+            loss: loss_gradients + logits,
             exchange: way.buffer_words,
             waves: way.expert_rows / way.wave_rows.max(1),
             accumulates,
@@ -185,13 +181,11 @@ impl Sizes {
         let block = again + temporary + self.exchange + fresh + of_waves;
         let sums = if self.accumulates { self.all.trained } else { 0 };
         let at_loss = sums + activations + self.loss;
-        let at_head = sums + activations + self.loss_kept + self.vocabulary;
         let first_sums = sums.max(self.vocabulary + self.block_parameters);
         let at_last_block = first_sums + activations + block;
         let last_sums = sums.max(self.all.trained - self.vocabulary);
         let at_first_block = last_sums + activations - (self.layers - 1) * kept + block;
-        let phases = [at_loss, at_head, at_last_block, at_first_block];
-        let most = phases.into_iter().max().expect("four phases");
+        let most = at_loss.max(at_last_block).max(at_first_block);
         ModeMemory {
             recompute,
             activations: WORD * activations,
