@@ -7,7 +7,6 @@ pub(crate) fn checks() -> Vec<Check> {
         check(Groups::from_counts(&[1]), 1, 1),
         check(Groups::from_counts(&[3, 0, 5, 70, 1]), 7, 5),
         check(Groups::from_counts(&[33, 129]), 66, 80),
-        check(Groups::from_counts(&[0, 0]), 4, 3),
         check(scattered.expect("disjoint ranges"), 9, 12),
     ]
 }

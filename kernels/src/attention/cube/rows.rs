@@ -2,6 +2,7 @@
 //! rows of the batch.
 
 #![allow(clippy::too_many_arguments, reason = "the arguments of kernels")]
+#![allow(clippy::collapsible_if, reason = "what a kernel is compiled for is asked on its own")]
 
 use cubecl::prelude::*;
 
@@ -117,7 +118,7 @@ fn turned(
     let sin_of_sum = sin * cos_of_tile + cos * sin_of_tile;
     let cos = cos * cos_of_tile - sin * sin_of_tile;
     let sin = sin_of_sum * direction;
-    value * cos + select(i % 2 == 0, -sin, sin) * other
+    value * cos + select(i % 2 == 1, sin, -sin) * other
 }
 
 /// `out = y - (y v / (|v|^2 + eps)) v`.
