@@ -1,7 +1,9 @@
 /// Neighbouring bins of equal width.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum MarginBins {
-    /// A range cut into bins: a margin falls into `floor((margin - low) / width)`, in f32.
+    /// A range cut into bins: a margin falls into `floor((margin - low) / width)`, in f32. On a
+    /// device that rounds quotients in its own way a margin at an edge may fall into the bin beside
+    /// it.
     Range {
         /// Where the first bin begins.
         low: f32,

@@ -62,7 +62,7 @@ impl Margins {
     /// How many margins of each expert lie in each bin [e, bins].
     ///
     /// # Panics
-    /// If there are no bins or 2^31 tokens or more.
+    /// If there are no bins, or 2^31 tokens or bins of all experts or more.
     pub fn histogram(self, bins: MarginBins) -> Tensor<2, Int> {
         self.assert_countable("Margins::histogram", bins);
         let Self { logits, alpha, token_valid } = self;
@@ -92,9 +92,11 @@ impl Margins {
     }
 
     fn assert_countable(&self, op: &str, bins: MarginBins) {
-        let [t, _] = self.logits.dims();
+        let ([t, e], len) = (self.logits.dims(), bins.count());
         assert!(i32::try_from(t).is_ok(), "{op}: {t} tokens, needed less than 2^31");
-        assert!(bins.count() > 0, "{op}: no bins, needed at least 1");
+        assert!(len > 0, "{op}: no bins, needed at least 1");
+        let is_countable = e.max(1).checked_mul(len).is_some_and(|all| i32::try_from(all).is_ok());
+        assert!(is_countable, "{op}: {len} bins for each of {e} experts, needed less than 2^31");
     }
 }
 
@@ -111,7 +113,7 @@ impl Margins {
 /// SPEC section 2, quantile balancing.
 pub fn crossings(counts: Tensor<2, Int>, rank: u64) -> Tensor<2, Int> {
     assert!(counts.dims()[1] > 0, "crossings: no bins, needed at least 1");
-    Tensor::from_dispatch(Dispatch::crossings(counts.into_dispatch(), word(rank)))
+    Tensor::from_dispatch(Dispatch::crossings(counts.inner().into_dispatch(), word(rank)))
 }
 
 /// Counts fit in an i32, and what is above them is not reached.

@@ -105,3 +105,9 @@ fn margins_need_a_mark_for_each_token() {
 fn a_histogram_needs_bins() {
     small().histogram(MarginBins::Range { low: 0.0, width: 1.0, len: 0 });
 }
+
+#[test]
+#[should_panic(expected = "bins for each of 2 experts, needed less than 2^31")]
+fn a_histogram_needs_bins_that_can_be_counted() {
+    small().histogram(MarginBins::Range { low: 0.0, width: 1.0, len: 1 << 30 });
+}

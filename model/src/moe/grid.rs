@@ -93,7 +93,7 @@ fn padded(counts: Tensor<2, Int>, front: usize, len: usize) -> Tensor<2, Int> {
     if held == len {
         return counts;
     }
-    let all = Tensor::zeros([e, len], &counts.device());
+    let all = Tensor::zeros([e, len], (&counts.device(), counts.dtype()));
     all.slice_assign([0..e, front..front + held], counts)
 }
 
