@@ -1,8 +1,7 @@
-//! Products of a few rows with a large matrix, each of whose values is read once from memory.
+//! Products of a few rows with a large matrix that has to come from memory.
 //!
 //! The `gemm` crate walks down panels of columns, which is too far from row to row for a processor
-//! to guess: with up to [`MOST_ROWS`] rows it waits for memory. Here rows ahead are asked for, or
-//! the matrix is read row by row.
+//! to guess: with up to [`MOST_ROWS`] rows it waits for memory. Here rows ahead are asked for.
 
 use crate::simd::{Loop, MulAdd, prefetch, vectorised};
 
@@ -12,8 +11,7 @@ pub(crate) const MOST_ROWS: usize = 32;
 /// Rows of a register tile.
 const TILE_ROWS: usize = 6;
 
-/// Columns that are written at once where they do not fill a [`PANEL`], and rows of a transposed
-/// product side by side: a cache line.
+/// Columns that are written at once where they do not fill a [`PANEL`]: a cache line.
 const LANES: usize = 16;
 
 /// Columns of a register tile with 32 vector registers of 16 values.
@@ -22,7 +20,7 @@ const PANEL: usize = 64;
 /// Rows between asking for a row of the matrix and using it.
 const AHEAD: usize = 24;
 
-/// Whether the functions here take a product of these sizes.
+/// Whether [`multiply`] takes a product of these sizes.
 pub(crate) fn fits([m, k, n]: [usize; 3]) -> bool {
     (1..=MOST_ROWS).contains(&m) && k > 0 && n.is_multiple_of(LANES)
 }
@@ -33,34 +31,6 @@ pub(crate) fn multiply(out: &mut [f32], x: &[f32], w: &[f32], [m, k, n]: [usize;
     let panels = if wide_registers() { n / PANEL * PANEL } else { 0 };
     vectorised(Panels::<PANEL> { out, x, w, k, n, columns: 0..panels });
     vectorised(Panels::<LANES> { out, x, w, k, n, columns: panels..n });
-}
-
-/// `out += x w^T` with `x` [m, k], `w` [n, k] and n a multiple of 16.
-pub(crate) fn add_transposed(out: &mut [f32], x: &[f32], w: &[f32], [m, k, n]: [usize; 3]) {
-    check(out, x, w, [m, k, n]);
-    // The transpose of the result is `w x^T`, whose left rows lie in memory as they are read.
-    let (mut x_transposed, mut transposed) = (vec![0.0; k * LANES], vec![0.0; n * LANES]);
-    for (out, x) in out.chunks_mut(LANES * n).zip(x.chunks(LANES * k)) {
-        let rows = x.len() / k;
-        for (row, x) in x.chunks_exact(k).enumerate() {
-            let column = x_transposed.iter_mut().skip(row).step_by(LANES);
-            column.zip(x).for_each(|(to, from)| *to = *from);
-        }
-        let (x, out_transposed) = (&x_transposed[..], &mut transposed[..]);
-        vectorised(Panels::<LANES> {
-            out: out_transposed,
-            x: w,
-            w: x,
-            k,
-            n: LANES,
-            columns: 0..LANES,
-        });
-        for (column, values) in transposed.chunks_exact(LANES).enumerate() {
-            for (row, value) in values[..rows].iter().enumerate() {
-                out[row * n + column] += value;
-            }
-        }
-    }
 }
 
 fn check(out: &[f32], x: &[f32], w: &[f32], [m, k, n]: [usize; 3]) {
@@ -110,6 +80,7 @@ impl<const WIDTH: usize> Loop for Panels<'_, WIDTH> {
 
 /// `WIDTH` columns of `ROWS` rows, summed in registers.
 #[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "iterators leave the sums in memory")]
 fn tile<M: MulAdd, const ROWS: usize, const WIDTH: usize>(
     out: &mut [f32],
     x: &[f32],
@@ -117,16 +88,16 @@ fn tile<M: MulAdd, const ROWS: usize, const WIDTH: usize>(
     (k, column): (usize, usize),
 ) {
     let mut sums = [[0.0f32; WIDTH]; ROWS];
-    let x: [&[f32]; ROWS] = std::array::from_fn(|row| &x[row * k..][..k]);
     for (i, w_row) in w.chunks_exact(n).enumerate() {
-        if let Some(ahead) = w.get((i + AHEAD) * n + column..(i + AHEAD) * n + column + WIDTH) {
+        let ahead = (i + AHEAD) * n + column;
+        if let Some(ahead) = w.get(ahead..ahead + WIDTH) {
             prefetch(ahead);
         }
-        let values: &[f32; WIDTH] =
-            w_row[column..].first_chunk().expect("a panel inside the matrix");
-        for (sums, x) in sums.iter_mut().zip(x) {
-            for (sum, value) in sums.iter_mut().zip(values) {
-                *sum = M::mul_add(x[i], *value, *sum);
+        let values: &[f32; WIDTH] = w_row[column..].first_chunk().expect("a whole panel");
+        for row in 0..ROWS {
+            let factor = x[row * k + i];
+            for lane in 0..WIDTH {
+                sums[row][lane] = M::mul_add(factor, values[lane], sums[row][lane]);
             }
         }
     }
@@ -153,11 +124,6 @@ mod tests {
                 let replace = Factors::REPLACE;
                 multiply(&mut found, &x, &w, [m, k, n]);
                 matrix::multiply(&mut expected, replace, x_matrix, Matrix::new(&w, k, n));
-                assert_close(&found, &expected);
-
-                let w_matrix = Matrix::new(&w, n, k).transposed();
-                add_transposed(&mut found, &x, &w, [m, k, n]);
-                matrix::multiply(&mut expected, Factors::ADD, x_matrix, w_matrix);
                 assert_close(&found, &expected);
             }
         }

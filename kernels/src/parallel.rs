@@ -46,10 +46,13 @@ pub(crate) fn for_each_row_with<T: Send>(
 }
 
 /// Adds `parts` elementwise, first to last.
-pub(crate) fn sum_in_order(len: usize, parts: impl IntoIterator<Item = Vec<f32>>) -> Vec<f32> {
+pub(crate) fn sum_in_order<P: AsRef<[f32]>>(
+    len: usize,
+    parts: impl IntoIterator<Item = P>,
+) -> Vec<f32> {
     let mut total = vec![0.0; len];
     for part in parts {
-        for (sum, value) in total.iter_mut().zip(part) {
+        for (sum, value) in total.iter_mut().zip(part.as_ref()) {
             *sum += value;
         }
     }

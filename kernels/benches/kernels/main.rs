@@ -46,11 +46,12 @@ struct Case {
     rows: fn(&Settings) -> Vec<Row>,
 }
 
-const CASES: [Case; 16] = [
+const CASES: [Case; 17] = [
     Case { name: "attention", rows: attention::rows },
     Case { name: "attention_memory", rows: attention::memory_rows },
     Case { name: "cost_growth", rows: cost_growth::rows },
     Case { name: "cross_entropy", rows: cross_entropy::rows },
+    Case { name: "small_cross_entropy", rows: cross_entropy::small_rows },
     Case { name: "grouped_swiglu", rows: experts::rows },
     Case { name: "newton_schulz", rows: newton_schulz::rows },
     Case { name: "muonh", rows: newton_schulz::muonh_rows },

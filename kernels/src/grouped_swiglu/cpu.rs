@@ -151,13 +151,16 @@ impl RowGradients {
             let dout = &dout[task.start * c..][..task.len * c];
             let gate = &gate[task.start * f..][..task.len * f];
             let up = &up[task.start * f..][..task.len * f];
-            let d_up = d_up.zeros();
-            add_transposed_product(d_up, dout, experts.down(task.group), [task.len, c, f]);
+            let matrix = |values, columns| Matrix::new(values, task.len, columns);
+            let transposed = |w, rows, columns| Matrix::new(w, rows, columns).transposed();
+            let down = transposed(experts.down(task.group), f, c);
+            let d_up = d_up.product(matrix(dout, c), down);
             let (hidden, d_gate) = (hidden.copy(up), d_gate.copy(gate));
             vectorised(SwigluBackward { up_to_hidden: hidden, gate_to_d_gate: d_gate, d_up });
-            let dx = dx.zeros();
-            add_transposed_product(dx, d_gate, experts.gate(task.group), [task.len, f, c]);
-            add_transposed_product(dx, d_up, experts.up(task.group), [task.len, f, c]);
+            let gate = transposed(experts.gate(task.group), c, f);
+            let dx = dx.product(matrix(d_gate, f), gate);
+            let up = transposed(experts.up(task.group), c, f);
+            multiply(dx, Factors::ADD, matrix(d_up, f), up);
         });
         Self {
             dx: dx.finish(),
@@ -239,17 +242,6 @@ fn product<'a>(out: Part<'a>, x: &[f32], w: &[f32], sizes: [usize; 3]) -> &'a mu
         out
     } else {
         out.product(Matrix::new(x, rows, k), Matrix::new(w, k, n))
-    }
-}
-
-/// Adds `x w^T` with `x` [rows, k] and `w` [n, k].
-fn add_transposed_product(out: &mut [f32], x: &[f32], w: &[f32], sizes: [usize; 3]) {
-    let [rows, k, n] = sizes;
-    if few_rows::fits(sizes) {
-        few_rows::add_transposed(out, x, w, sizes);
-    } else {
-        let (x, w) = (Matrix::new(x, rows, k), Matrix::new(w, n, k));
-        multiply(out, Factors::ADD, x, w.transposed());
     }
 }
 

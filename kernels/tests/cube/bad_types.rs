@@ -50,7 +50,7 @@ fn a_head_of_another_type_is_refused() {
 }
 
 #[test]
-#[should_panic(expected = "grouped_swiglu: `w_up` is f16, needed f32 or bf16")]
+#[should_panic(expected = "grouped_swiglu: `w_up` is F16, needed F32 as `x`")]
 fn a_matrix_of_another_type_is_refused() {
     let w = || tensor([1, 3, 3], 0.2, &device());
     let x = tensor([2, 3], 0.1, &device());

@@ -217,8 +217,7 @@ impl Step<'_> {
     fn norms(&self) -> [f64; 2] {
         let model = self.model;
         let norm = |width: usize| {
-            let (x, gain) = (leaf("x", [self.tokens, width]), leaf("gain", [1, width]));
-            let gain = gain.reshape([width]);
+            let (x, gain) = (leaf("x", [self.tokens, width]), leaf("gain", [width]));
             let kernel = || rms_norm::rms_norm(x.clone(), gain.clone(), model.norm_eps);
             self.pair(kernel, || rms_norm::reference(x.clone(), gain.clone(), model.norm_eps))
         };

@@ -48,7 +48,7 @@ impl<'a> WholeStep<'a> {
     /// The update, and the norm of all gradients.
     pub(crate) fn parts(&self, repeats: usize) -> [Part; 2] {
         let gradients = Gradients::of_weights(&self.state.model);
-        let norm = least((0..repeats).map(|_| seconds(&mut || drop(gradients.norm()))));
+        let norm = least((0..repeats).map(|_| seconds(&mut || _ = gradients.norm())));
         drop(gradients);
         [Part::new("gradient norm", norm), Part::new("optimizer", self.optimizer_secs(repeats))]
     }

@@ -13,8 +13,8 @@ pub(super) const GROUP: usize = 96;
 /// Columns of a tile.
 const BLOCK: usize = 512;
 
-/// Tasks that share the gradients of the hidden states of a chunk, at least: where a chunk has
-/// fewer groups, each takes a part of the vocabulary.
+/// Tasks that share the gradients of the hidden states of a chunk, about: where a chunk has fewer
+/// groups, each takes a part of the vocabulary, and the parts are added in order.
 const TASKS: usize = 16;
 
 /// The results of a backward pass; both hold zeros at first.
@@ -113,9 +113,23 @@ impl<'a> Chunk<'a> {
                 });
             slopes.collect()
         };
+        let num_groups = self.tokens.len().div_ceil(GROUP);
+        let blocks = tiles.len().div_ceil(TASKS.div_ceil(num_groups));
+        let parts: Vec<Vec<f32>> = (0..num_groups * tiles.len().div_ceil(blocks))
+            .into_par_iter()
+            .with_max_len(1)
+            .map(|task| {
+                let (group, part) = (task % num_groups, task / num_groups);
+                let first = part * blocks;
+                let tiles = tiles[first..tiles.len().min(first + blocks)].iter();
+                let slopes = (first..).zip(tiles.map(|groups| groups[group]));
+                let num_tokens = group_of(groups, d, group).0.len();
+                self.problem.hidden_gradients(num_tokens, slopes)
+            })
+            .collect();
         for (group, tokens) in self.tokens.chunks(GROUP).enumerate() {
-            let slopes: Vec<&[f32]> = tiles.iter().map(|groups| groups[group]).collect();
-            let dhidden = self.problem.hidden_gradients(tokens.len(), &slopes);
+            let parts = parts.iter().skip(group).step_by(num_groups);
+            let dhidden = sum_in_order(tokens.len() * d, parts);
             for (token, dhidden) in tokens.iter().zip(dhidden.chunks(d)) {
                 gradients.hidden[token.row * d..][..d].copy_from_slice(dhidden);
             }
@@ -167,25 +181,19 @@ impl Problem<'_> {
         tokens.iter().enumerate().map(of_token).collect()
     }
 
-    /// `slopes head^T` [tokens, hidden] of a group, by parts of the vocabulary that are added in
-    /// order.
-    fn hidden_gradients(&self, num_tokens: usize, slopes: &[&[f32]]) -> Vec<f32> {
-        let blocks = slopes.len().div_ceil(TASKS);
-        let parts: Vec<Vec<f32>> = slopes
-            .par_chunks(blocks)
-            .enumerate()
-            .with_max_len(1)
-            .map(|(part, slopes)| {
-                let mut sum = vec![0.0; num_tokens * self.d];
-                for (block, slopes) in (part * blocks..).zip(slopes) {
-                    let head = Matrix::new(self.head, self.d, self.v).columns(block * BLOCK, BLOCK);
-                    let slopes = Matrix::new(slopes, num_tokens, slopes.len() / num_tokens);
-                    multiply(&mut sum, Factors::ADD, slopes, head.transposed());
-                }
-                sum
-            })
-            .collect();
-        sum_in_order(num_tokens * self.d, parts)
+    /// `slopes head^T` [tokens, hidden] of a group, over some blocks of the vocabulary.
+    fn hidden_gradients<'s>(
+        &self,
+        num_tokens: usize,
+        slopes: impl Iterator<Item = (usize, &'s [f32])>,
+    ) -> Vec<f32> {
+        let mut sum = vec![0.0; num_tokens * self.d];
+        for (block, slopes) in slopes {
+            let head = Matrix::new(self.head, self.d, self.v).columns(block * BLOCK, BLOCK);
+            let slopes = Matrix::new(slopes, num_tokens, slopes.len() / num_tokens);
+            multiply(&mut sum, Factors::ADD, slopes, head.transposed());
+        }
+        sum
     }
 }
 
