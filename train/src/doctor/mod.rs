@@ -127,7 +127,7 @@ impl Diagnosis {
 }
 
 fn described(open: &OpenDevice) -> String {
-    let software = matches!(open.accelerator, false if !open.is_cpu());
+    let software = !open.accelerator && !open.is_cpu();
     let note = if software { ", a software adapter, which `auto` passes over" } else { "" };
     format!("{}{note}", open.name)
 }
