@@ -16,7 +16,7 @@ use crate::optim::Rule;
 const WORD: u64 = 4;
 
 /// Bytes of a count of the balancing histogram.
-const COUNT: u64 = 8;
+const COUNT: u64 = 4;
 
 /// Logits that the loss holds at once, unless [`LEAST_LOGIT_ROWS`] have more.
 const LOGITS: u64 = 1 << 22;
@@ -64,7 +64,7 @@ impl MemoryPlan {
         Self {
             weights: WORD * sizes.all.held,
             gradients: WORD * sizes.all.trained,
-            optimizer_state: WORD * sizes.all.state,
+            optimizer_state: sizes.all.state_bytes,
             statistics: sizes.statistics,
             loss: WORD * sizes.loss,
             exchange: WORD * sizes.exchange,
@@ -83,24 +83,24 @@ impl MemoryPlan {
 struct Parameters {
     held: u64,
     trained: u64,
-    /// Values of the optimizer.
-    state: u64,
+    /// Bytes of the optimizer.
+    state_bytes: u64,
 }
 
 impl Parameters {
     /// Of the whole model with its experts over `shards`.
-    fn new(model: &ModelConfig, shards: u64) -> Self {
+    fn new(model: &ModelConfig, momentum_bytes: u64, shards: u64) -> Self {
         let mut sum = Self::default();
         for (role, count) in model.params_by_role() {
             let count = if role == Role::ExpertStack { count / shards } else { count };
-            let (trained, state) = match Rule::of(role) {
+            let (trained, state_bytes) = match Rule::of(role) {
                 Rule::Fixed => (0, 0),
-                Rule::MuonH => (1, 1),
-                Rule::Adam | Rule::AdamH => (1, 2),
+                Rule::MuonH => (1, momentum_bytes),
+                Rule::Adam | Rule::AdamH => (1, 2 * WORD),
             };
             sum.held += count;
             sum.trained += trained * count;
-            sum.state += state * count;
+            sum.state_bytes += state_bytes * count;
         }
         sum
     }
@@ -137,7 +137,8 @@ impl Sizes {
         let tokens = config.micro_rows() * model.max_seq_len as u64;
         let (k, c) = (model.num_experts_per_token as u64, model.latent_dim as u64);
         let way = config.parallel.dispatch.way_size(tokens, k, c, e, shards);
-        let all = Parameters::new(model, shards);
+        let momentum_bytes = config.optimizer.momentum_dtype.dtype().size() as u64;
+        let all = Parameters::new(model, momentum_bytes, shards);
         let norm = d + 2 * d * model.gated_norm_rank as u64;
         let vocabulary = v * d;
         let accumulates = config.micro_rows() < config.rows_per_rank();
@@ -190,7 +191,7 @@ impl Sizes {
             recompute,
             activations: WORD * activations,
             block: WORD * block,
-            peak: WORD * (self.all.held + self.all.state + most) + self.statistics,
+            peak: WORD * (self.all.held + most) + self.all.state_bytes + self.statistics,
         }
     }
 }

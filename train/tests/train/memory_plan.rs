@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use fulmar_ep::World;
 use fulmar_model::{Preset, Recompute};
 use fulmar_train::memory_plan::MemoryPlan;
+use fulmar_train::optim::Rule;
 use fulmar_train::plan::Plan;
 use fulmar_train::state::TrainState;
 use fulmar_train::{RunConfig, recipe};
@@ -61,6 +62,20 @@ fn less_is_kept_in_every_mode_and_shards_share_the_experts() {
     assert!(alone.exchange == 0 && shared.exchange > 0);
     // 21 of 23 million parameters are experts.
     assert!(shared.weights * 2 < alone.weights, "{} and {}", shared.weights, alone.weights);
+}
+
+#[test]
+fn momenta_in_bf16_take_half() {
+    let plan = |overrides: &[&str]| MemoryPlan::new(&with(overrides)).optimizer_state;
+    let (wide, half) = (plan(&[]), plan(&["optimizer.momentum_dtype=\"bf16\""]));
+    let muonh: u64 = with(&[])
+        .model
+        .params_by_role()
+        .into_iter()
+        .filter(|(role, _)| Rule::of(*role) == Rule::MuonH)
+        .map(|(_, count)| count)
+        .sum();
+    assert_eq!(wide - half, 2 * muonh);
 }
 
 #[test]
