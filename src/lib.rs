@@ -31,6 +31,7 @@ pub mod prelude {
         DispatchConfig, DispatchCounts, Dispatcher, Layout, Local, TokenDispatcher, WireBytes,
         World,
     };
+    pub use fulmar_kernels::allocator::keep_freed_memory;
     pub use fulmar_kernels::device_panic::abort_on_device_panic;
     pub use fulmar_model::attention::Attention;
     pub use fulmar_model::moe::balance::Balancing;

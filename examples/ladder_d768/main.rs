@@ -67,6 +67,7 @@ enum Scale {
 }
 
 fn main() -> ExitCode {
+    keep_freed_memory();
     if cfg!(debug_assertions) {
         println!("this is a debug build, several times slower; add --release to cargo run");
     }

@@ -50,6 +50,7 @@ struct Curve {
 }
 
 fn main() -> ExitCode {
+    keep_freed_memory();
     if cfg!(debug_assertions) {
         println!("this is a debug build, several times slower; add --release to cargo run");
     }

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod allocator;
 mod bf16;
 pub mod bridge;
 pub mod check;

@@ -25,6 +25,7 @@ use fulmar_train::step::StepContext;
 use fulmar_train::telemetry::memory::{Sizes, human, peak_resident_bytes};
 
 fn main() {
+    fulmar_kernels::allocator::keep_freed_memory();
     let asked = |flag: &str| std::env::args().any(|arg| arg == flag);
     let config = if asked("--test") {
         shape("tiny", 2, 8, 256, 64)

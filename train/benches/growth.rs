@@ -21,9 +21,6 @@ use fulmar_train::config::BatchConfig;
 use fulmar_train::state::{TrainState, balancing};
 use fulmar_train::step::StepContext;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 const LENGTHS: [usize; 4] = [256, 1_024, 4_096, 16_384];
 const TOKENS: usize = 16_384;
 const REPEATS: usize = 3;
@@ -35,6 +32,7 @@ const ATTENTION_FLOP: usize = 14;
 const NEWTON_SCHULZ_FLOP: f64 = 12.5e9;
 
 fn main() {
+    fulmar_kernels::allocator::keep_freed_memory();
     // `cargo test --benches` passes `--test`: then one short round shows that the bench runs.
     let is_test = std::env::args().any(|arg| arg == "--test");
     let (lengths, tokens) = if is_test { (&LENGTHS[..1], 512) } else { (&LENGTHS[..], TOKENS) };

@@ -31,6 +31,7 @@ use timing::{best, gemm_gflops};
 use whole::WholeStep;
 
 fn main() {
+    fulmar_kernels::allocator::keep_freed_memory();
     let args: Vec<String> = std::env::args().skip(1).collect();
     // `cargo test --benches` passes `--test`: then one short round shows that the bench runs.
     let repeats = if args.iter().any(|arg| arg == "--test") { 1 } else { 7 };

@@ -8,6 +8,7 @@ use fulmar_train::doctor::{self, Diagnosis};
 use fulmar_train::{RunOptions, TrainError, capacity, device, plan::Plan, recipe, report, run};
 
 fn main() -> ExitCode {
+    fulmar_kernels::allocator::keep_freed_memory();
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).init();
     let done = match Cli::parse().command {
         Command::Run(args) => run_recipe(args),
