@@ -6,6 +6,7 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::matrix::{Matrix, write_product};
+use crate::row_products::write_outer;
 
 /// The buffer; its values may be read once every [`Part`] is written.
 pub(crate) struct Unwritten {
@@ -65,6 +66,12 @@ impl<'a> Part<'a> {
     /// Writes `a b`.
     pub(crate) fn product(self, a: Matrix, b: Matrix) -> &'a mut [f32] {
         write_product(self.values, a, b);
+        self.counted()
+    }
+
+    /// Writes `x^T y`, a sum over few rows; see [`fits_outer`](crate::row_products::fits_outer).
+    pub(crate) fn outer(self, x: &[f32], y: &[f32], sizes: [usize; 3]) -> &'a mut [f32] {
+        write_outer(self.values, x, y, sizes);
         self.counted()
     }
 

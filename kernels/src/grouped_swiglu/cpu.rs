@@ -4,9 +4,9 @@ use burn::tensor::DType;
 use rayon::prelude::*;
 
 use super::{GroupedSwigluInputs, GroupedSwigluKernel, GroupedSwigluSaved, Groups, bf16};
-use crate::few_rows;
 use crate::flex::{contiguous, dims, float_tensor, floats};
 use crate::matrix::{Factors, Matrix, multiply};
+use crate::row_products;
 use crate::simd::{Loop, MulAdd, sigmoid, vectorised};
 use crate::unwritten::{Part, Unwritten};
 
@@ -62,7 +62,7 @@ impl GroupedSwigluKernel for Flex {
         .collect();
         products.sort_by_key(|(i, ..)| std::cmp::Reverse(groups.range(*i).len()));
         products.into_par_iter().with_max_len(1).for_each(|(i, out, a, b)| {
-            out.product(rows_of(a, groups, i).transposed(), rows_of(b, groups, i));
+            summed_over_rows(out, rows_of(a, groups, i), rows_of(b, groups, i));
         });
         GroupedSwigluInputs {
             x: float_tensor(rows.dx, [groups.rows(), c]),
@@ -151,16 +151,12 @@ impl RowGradients {
             let dout = &dout[task.start * c..][..task.len * c];
             let gate = &gate[task.start * f..][..task.len * f];
             let up = &up[task.start * f..][..task.len * f];
-            let matrix = |values, columns| Matrix::new(values, task.len, columns);
-            let transposed = |w, rows, columns| Matrix::new(w, rows, columns).transposed();
-            let down = transposed(experts.down(task.group), f, c);
-            let d_up = d_up.product(matrix(dout, c), down);
+            let d_up = transposed_product(d_up, dout, experts.down(task.group), [task.len, c, f]);
             let (hidden, d_gate) = (hidden.copy(up), d_gate.copy(gate));
             vectorised(SwigluBackward { up_to_hidden: hidden, gate_to_d_gate: d_gate, d_up });
-            let gate = transposed(experts.gate(task.group), c, f);
-            let dx = dx.product(matrix(d_gate, f), gate);
-            let up = transposed(experts.up(task.group), c, f);
-            multiply(dx, Factors::ADD, matrix(d_up, f), up);
+            let sizes = [task.len, f, c];
+            let dx = transposed_product(dx, d_gate, experts.gate(task.group), sizes);
+            add_transposed_product(dx, d_up, experts.up(task.group), sizes);
         });
         Self {
             dx: dx.finish(),
@@ -196,9 +192,21 @@ impl Loop for SwigluBackward<'_> {
     }
 }
 
-fn rows_of<'a>((values, cols): (&'a [f32], usize), groups: &Groups, i: usize) -> Matrix<'a> {
+/// Rows of one group with as many columns.
+type Rows<'a> = (&'a [f32], [usize; 2]);
+
+fn rows_of<'a>((values, cols): (&'a [f32], usize), groups: &Groups, i: usize) -> Rows<'a> {
     let range = groups.range(i);
-    Matrix::new(&values[range.start * cols..range.end * cols], range.len(), cols)
+    (&values[range.start * cols..range.end * cols], [range.len(), cols])
+}
+
+/// Writes `a^T b`.
+fn summed_over_rows(out: Part, (a, [rows, k]): Rows, (b, [_, n]): Rows) {
+    if row_products::fits_outer([rows, k, n]) {
+        out.outer(a, b, [rows, k, n]);
+    } else {
+        out.product(Matrix::new(a, rows, k).transposed(), Matrix::new(b, rows, n));
+    }
 }
 
 /// The matrices of all groups.
@@ -236,12 +244,35 @@ impl<'a> Experts<'a> {
 /// Writes `x w` with `x` [rows, k] and `w` [k, n].
 fn product<'a>(out: Part<'a>, x: &[f32], w: &[f32], sizes: [usize; 3]) -> &'a mut [f32] {
     let [rows, k, n] = sizes;
-    if few_rows::fits(sizes) {
+    if row_products::fits(sizes) {
         let out = out.zeros();
-        few_rows::multiply(out, x, w, sizes);
+        row_products::multiply(out, x, w, sizes);
         out
     } else {
         out.product(Matrix::new(x, rows, k), Matrix::new(w, k, n))
+    }
+}
+
+/// Writes `x w^T` with `x` [rows, k] and `w` [n, k].
+fn transposed_product<'a>(out: Part<'a>, x: &[f32], w: &[f32], sizes: [usize; 3]) -> &'a mut [f32] {
+    let [rows, k, n] = sizes;
+    if row_products::fits_transposed(sizes) {
+        let out = out.zeros();
+        row_products::multiply_transposed(out, false, x, w, sizes);
+        out
+    } else {
+        out.product(Matrix::new(x, rows, k), Matrix::new(w, n, k).transposed())
+    }
+}
+
+/// Adds `x w^T`.
+fn add_transposed_product(out: &mut [f32], x: &[f32], w: &[f32], sizes: [usize; 3]) {
+    let [rows, k, n] = sizes;
+    if row_products::fits_transposed(sizes) {
+        row_products::multiply_transposed(out, true, x, w, sizes);
+    } else {
+        let w = Matrix::new(w, n, k).transposed();
+        multiply(out, Factors::ADD, Matrix::new(x, rows, k), w);
     }
 }
 

@@ -1,12 +1,19 @@
-//! Products of a few rows with a large matrix that has to come from memory.
+//! Products of the rows of an expert with its matrices, where the `gemm` crate is slower.
 //!
-//! The `gemm` crate walks down panels of columns, which is too far from row to row for a processor
-//! to guess: with up to [`MOST_ROWS`] rows it waits for memory. Here rows ahead are asked for.
+//! It walks down panels of columns, which is too far from row to row for a processor to guess: with
+//! few rows it waits for memory. Here rows ahead are asked for. And it computes in registers of
+//! eight values, where a processor with AVX-512 has twice as many.
+
+mod dots;
+mod outer;
 
 use crate::simd::{Loop, MulAdd, prefetch, vectorised};
 
-/// From here on the blocked products of the `gemm` crate are as fast.
-pub(crate) const MOST_ROWS: usize = 32;
+pub(crate) use dots::{fits_transposed, multiply_transposed};
+pub(crate) use outer::{fits_outer, write_outer};
+
+/// From here on the blocked products of the `gemm` crate are as fast as these in AVX2.
+const FEW_ROWS: usize = 32;
 
 /// Rows of a register tile.
 const TILE_ROWS: usize = 6;
@@ -22,7 +29,7 @@ const AHEAD: usize = 24;
 
 /// Whether [`multiply`] takes a product of these sizes.
 pub(crate) fn fits([m, k, n]: [usize; 3]) -> bool {
-    (1..=MOST_ROWS).contains(&m) && k > 0 && n.is_multiple_of(LANES)
+    (1..=most_rows()).contains(&m) && k > 0 && n.is_multiple_of(LANES)
 }
 
 /// `out = x w` with `x` [m, k], `w` [k, n] and n a multiple of 16.
@@ -36,6 +43,11 @@ pub(crate) fn multiply(out: &mut [f32], x: &[f32], w: &[f32], [m, k, n]: [usize;
 fn check(out: &[f32], x: &[f32], w: &[f32], [m, k, n]: [usize; 3]) {
     assert!(fits([m, k, n]), "a product of [{m}, {k}] and [{k}, {n}]");
     assert_eq!([out.len(), x.len(), w.len()], [m * n, m * k, k * n], "the sizes of a product");
+}
+
+/// The most rows that products here take.
+fn most_rows() -> usize {
+    if wide_registers() { usize::MAX } else { FEW_ROWS }
 }
 
 fn wide_registers() -> bool {
@@ -63,8 +75,9 @@ impl<const WIDTH: usize> Loop for Panels<'_, WIDTH> {
         let Self { out, x, w, k, n, columns } = self;
         for column in columns.step_by(WIDTH) {
             let tiles = out.chunks_mut(TILE_ROWS * n).zip(x.chunks(TILE_ROWS * k));
-            for (out, x) in tiles {
-                let (w, at) = ((w, n), (k, column));
+            for (i, (out, x)) in tiles.enumerate() {
+                // Only the first tile finds its panel far away.
+                let (w, at) = ((w, n, i == 0), (k, column));
                 match x.len() / k {
                     1 => tile::<M, 1, WIDTH>(out, x, w, at),
                     2 => tile::<M, 2, WIDTH>(out, x, w, at),
@@ -84,13 +97,13 @@ impl<const WIDTH: usize> Loop for Panels<'_, WIDTH> {
 fn tile<M: MulAdd, const ROWS: usize, const WIDTH: usize>(
     out: &mut [f32],
     x: &[f32],
-    (w, n): (&[f32], usize),
+    (w, n, is_first): (&[f32], usize, bool),
     (k, column): (usize, usize),
 ) {
     let mut sums = [[0.0f32; WIDTH]; ROWS];
     for (i, w_row) in w.chunks_exact(n).enumerate() {
         let ahead = (i + AHEAD) * n + column;
-        if let Some(ahead) = w.get(ahead..ahead + WIDTH) {
+        if is_first && let Some(ahead) = w.get(ahead..ahead + WIDTH) {
             prefetch(ahead);
         }
         let values: &[f32; WIDTH] = w_row[column..].first_chunk().expect("a whole panel");
@@ -112,12 +125,9 @@ mod tests {
     use crate::matrix::{self, Factors, Matrix};
 
     #[test]
-    fn products_of_few_rows_are_those_of_many() {
-        for m in [1, 5, 6, 7, 16, 17, MOST_ROWS] {
+    fn products_of_row_products_are_those_of_many() {
+        for m in [1, 5, 6, 7, 16, 17, FEW_ROWS] {
             for [k, n] in [[1, 16], [7, 48], [40, 144]] {
-                let values = |len: usize| -> Vec<f32> {
-                    (0..len).map(|i| (i * 37 % 101) as f32 * 0.02 - 1.0).collect()
-                };
                 let (x, w, mut found) = (values(m * k), values(k * n), vec![7.0; m * n]);
                 let x_matrix = Matrix::new(&x, m, k);
                 let mut expected = vec![0.0; m * n];
@@ -129,7 +139,11 @@ mod tests {
         }
     }
 
-    fn assert_close(found: &[f32], expected: &[f32]) {
+    pub(super) fn values(len: usize) -> Vec<f32> {
+        (0..len).map(|i| (i * 37 % 101) as f32 * 0.02 - 1.0).collect()
+    }
+
+    pub(super) fn assert_close(found: &[f32], expected: &[f32]) {
         for (i, (found, expected)) in found.iter().zip(expected).enumerate() {
             assert!((found - expected).abs() <= 1e-4, "[{i}]: found {found}, expected {expected}");
         }
