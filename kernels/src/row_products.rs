@@ -29,7 +29,8 @@ const AHEAD: usize = 24;
 
 /// Whether [`multiply`] takes a product of these sizes.
 pub(crate) fn fits([m, k, n]: [usize; 3]) -> bool {
-    (1..=most_rows()).contains(&m) && k > 0 && n.is_multiple_of(LANES)
+    let is_few = m <= FEW_ROWS && n.is_multiple_of(LANES);
+    m > 0 && k > 0 && (is_few || wide_registers() && n.is_multiple_of(PANEL))
 }
 
 /// `out = x w` with `x` [m, k], `w` [k, n] and n a multiple of 16.
@@ -43,11 +44,6 @@ pub(crate) fn multiply(out: &mut [f32], x: &[f32], w: &[f32], [m, k, n]: [usize;
 fn check(out: &[f32], x: &[f32], w: &[f32], [m, k, n]: [usize; 3]) {
     assert!(fits([m, k, n]), "a product of [{m}, {k}] and [{k}, {n}]");
     assert_eq!([out.len(), x.len(), w.len()], [m * n, m * k, k * n], "the sizes of a product");
-}
-
-/// The most rows that products here take.
-fn most_rows() -> usize {
-    if wide_registers() { usize::MAX } else { FEW_ROWS }
 }
 
 fn wide_registers() -> bool {

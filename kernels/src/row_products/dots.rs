@@ -3,12 +3,16 @@
 #[cfg(target_arch = "x86_64")]
 mod tile;
 
-use super::{LANES, most_rows, wide_registers};
+use super::{FEW_ROWS, LANES, wide_registers};
+
+/// Values of a row from which on products of many rows are worth the sums over lanes at their ends.
+const LONG: usize = 256;
 
 /// Whether [`multiply_transposed`] takes a product of these sizes. Without AVX-512 it takes none:
 /// the `gemm` crate is as fast.
 pub(crate) fn fits_transposed([m, k, n]: [usize; 3]) -> bool {
-    wide_registers() && (1..=most_rows()).contains(&m) && k.is_multiple_of(LANES) && n > 0
+    let is_worth_it = m <= FEW_ROWS || k >= LONG;
+    wide_registers() && is_worth_it && m > 0 && k > 0 && k.is_multiple_of(LANES) && n > 0
 }
 
 /// `out = x w^T`, or with `add` that much more, with `x` [m, k], `w` [n, k] and k a multiple of 16.
@@ -36,7 +40,7 @@ mod tests {
     #[test]
     fn transposed_products_are_those_of_gemm() {
         for m in [1, 3, 4, 7, 8, 33] {
-            for [k, n] in [[16, 1], [48, 7], [144, 40]] {
+            for [k, n] in [[16, 1], [48, 7], [272, 40]] {
                 if !fits_transposed([m, k, n]) {
                     continue;
                 }
