@@ -2,8 +2,8 @@
 //! backward, with experts that return what they get.
 //!
 //! ```text
-//! cargo bench -p fulmar-ep
-//! cargo bench -p fulmar-ep -- --quick
+//! cargo bench --workspace --bench exchange
+//! cargo bench --workspace --bench exchange -- --quick
 //! ```
 //!
 //! Four thread ranks exchange the rows of 2,048 tokens each, with 8 of 384 experts for every token.
