@@ -13,6 +13,7 @@ use fulmar_kernels::muonh::{MuonHNorm, MuonHOptions, muonh_step};
 use fulmar_kernels::newton_schulz::{Precision, newton_schulz};
 use fulmar_kernels::pack::{Header, pack_rows};
 use fulmar_kernels::permute::{RowMap, combine_parts, dispatch_rows};
+use fulmar_kernels::rms_norm::rms_norm;
 use fulmar_kernels::route::route;
 use fulmar_kernels::routing_statistics::routing_statistics;
 use fulmar_kernels::sequence_balance::sequence_balance;
@@ -142,6 +143,17 @@ fn optimizers_of_nothing_change_nothing() {
             vec![found(w), found(momentum)]
         });
     }
+}
+
+#[test]
+fn a_norm_of_no_rows_has_a_gain_with_a_gradient_of_zeros() {
+    assert_agree(|device| {
+        let (x, gain) = (leaf([0, 3], 0.1, device), leaf([3], 0.2, device));
+        let y = rms_norm(x.clone(), gain.clone(), 1e-5);
+        let grads = y.clone().sum().backward();
+        let (dx, dgain) = (x.grad(&grads).expect("dx"), gain.grad(&grads).expect("dgain"));
+        vec![found(y.inner()), found(dx), found(dgain)]
+    });
 }
 
 #[test]
