@@ -121,7 +121,7 @@ mod tests {
     use crate::matrix::{self, Factors, Matrix};
 
     #[test]
-    fn products_of_row_products_are_those_of_many() {
+    fn products_of_rows_are_those_of_gemm() {
         for m in [1, 5, 6, 7, 16, 17, FEW_ROWS] {
             for [k, n] in [[1, 16], [7, 48], [40, 144]] {
                 let (x, w, mut found) = (values(m * k), values(k * n), vec![7.0; m * n]);

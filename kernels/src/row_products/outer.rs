@@ -71,7 +71,7 @@ mod tests {
     use crate::unwritten::Unwritten;
 
     #[test]
-    fn sums_over_row_products_are_those_over_many() {
+    fn sums_over_rows_are_those_of_gemm() {
         for m in [1, 2, 7, 32] {
             for [k, n] in [[4, 64], [8, 128], [40, 192]] {
                 if !fits_outer([m, k, n]) {
