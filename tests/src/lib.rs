@@ -2,6 +2,7 @@
 
 pub mod compare;
 pub mod golden;
+pub mod made_up;
 pub mod memory;
 pub mod model;
 pub mod mpi;

@@ -18,6 +18,7 @@ use burn::tensor::Device;
 use fulmar_data::Batch;
 use fulmar_ep::{Local, World};
 use fulmar_model::{Preset, Recompute};
+use fulmar_tests::made_up::batch;
 use fulmar_train::RunConfig;
 use fulmar_train::plan::grouped;
 use fulmar_train::state::{TrainState, balancing};
@@ -94,22 +95,13 @@ fn step(
     report.seconds
 }
 
+/// A row of two documents.
 fn row(config: &RunConfig) -> Batch {
-    let (s, v) = (config.model.max_seq_len, config.model.vocab_size as u64);
-    let token = |i: usize| (i as u64 * 2_654_435_761 % v) as i32;
-    let border = s / 3;
-    let scored = |i: usize| i + 1 < s && i + 1 != border;
-    Batch {
-        num_rows: 1,
-        seq_len: s,
-        first_row: 0,
-        tokens: (0..s).map(token).collect(),
-        targets: (0..s).map(|i| token(i + 1)).collect(),
-        loss_weight: (0..s).map(|i| f32::from(u8::from(scored(i)))).collect(),
-        segment_ids: (0..s).map(|i| i32::from(i >= border)).collect(),
-        token_valid: vec![true; s],
-        cells: vec![0],
-    }
+    let mut row = batch(&config.model, 1);
+    let border = row.seq_len / 3;
+    row.loss_weight[border - 1] = 0.0;
+    row.segment_ids[border..].fill(1);
+    row
 }
 
 fn say_peak(when: &str, peak: Option<u64>, counted: u64) {

@@ -15,7 +15,8 @@ use burn::tensor::Device;
 use fulmar_data::Batch;
 use fulmar_ep::{Local, World};
 use fulmar_model::Preset;
-use fulmar_model::config::{ModelConfig, RouterDot};
+use fulmar_model::config::ModelConfig;
+use fulmar_tests::made_up::{batch, proxy};
 use fulmar_train::RunConfig;
 use fulmar_train::config::BatchConfig;
 use fulmar_train::state::{TrainState, balancing};
@@ -72,22 +73,7 @@ struct Step {
 impl Step {
     fn new(seq_len: usize, tokens: usize) -> Self {
         let mut config = RunConfig::preset(Preset::MiniD96);
-        config.model = ModelConfig {
-            hidden_dim: 192,
-            num_layers: 4,
-            num_heads: 3,
-            head_dim: 64,
-            num_experts: 48,
-            intermediate_dim: 96,
-            latent_dim: 96,
-            shared_intermediate_dim: 96,
-            gated_norm_rank: 32,
-            quantile_bins: 1_000,
-            router_dot: RouterDot::F32,
-            sliding_window: 128,
-            max_seq_len: seq_len,
-            ..config.model
-        };
+        config.model = ModelConfig { sliding_window: 128, max_seq_len: seq_len, ..proxy() };
         let rows = tokens / seq_len;
         config.batch = BatchConfig { rows: rows as u64, micro_rows: None };
         config.schedule.steps = 1_000;
@@ -121,22 +107,5 @@ impl Step {
         let forward = model.forward_flops();
         let products = 3.0 * (forward.total() - forward.attention_scores) as f64 * tokens;
         products + attention as f64 + NEWTON_SCHULZ_FLOP
-    }
-}
-
-fn batch(model: &ModelConfig, num_rows: usize) -> Batch {
-    let (seq_len, v) = (model.max_seq_len, model.vocab_size as u64);
-    let len = num_rows * seq_len;
-    let token = |i: usize| (i as u64 * 2_654_435_761 % v) as i32;
-    Batch {
-        num_rows,
-        seq_len,
-        first_row: 0,
-        tokens: (0..len).map(token).collect(),
-        targets: (0..len).map(|i| token(i + 1)).collect(),
-        loss_weight: (0..len).map(|i| if (i + 1) % seq_len == 0 { 0.0 } else { 1.0 }).collect(),
-        segment_ids: vec![0; len],
-        token_valid: vec![true; len],
-        cells: vec![0; num_rows],
     }
 }

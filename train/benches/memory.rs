@@ -17,6 +17,7 @@ use fulmar_ep::transport::run_world;
 use fulmar_ep::{DispatchConfig, Dispatcher, World};
 use fulmar_model::config::ModelConfig;
 use fulmar_model::{BackwardPlan, GradientSink, ModelInput, Preset, Recompute};
+use fulmar_tests::made_up::batch;
 use fulmar_tests::memory::{Counting, live, peak, restart};
 use fulmar_train::config::BatchConfig;
 use fulmar_train::memory_plan::MemoryPlan;
@@ -142,7 +143,8 @@ impl Rank<'_> {
         let dispatcher = Dispatcher::new(&config.parallel.dispatch, experts, &world.expert)?;
         let balancing = balancing(config);
         let context = StepContext::new(config, world, &dispatcher, &balancing, &device);
-        let (rates, batch) = (state.optimizer.rates(0.5, 0.1), batch(config));
+        let rates = state.optimizer.rates(0.5, 0.1);
+        let batch = batch(&config.model, config.batch.rows as usize);
         // Moments are there after the first update.
         state.step(&batch, rates, &context)?;
         found.optimizer_state = self.live()? - start - found.weights;
@@ -251,21 +253,4 @@ fn tensors(batch: Batch) -> (ModelInput, Tensor<1, Int>, Tensor<1>) {
     let input = ModelInput::new(batch.tokens, batch.segment_ids, batch.token_valid, shape, &device);
     let targets = Tensor::from_data(TensorData::new(batch.targets, [len]), &device);
     (input, targets, Tensor::from_data(TensorData::new(batch.loss_weight, [len]), &device))
-}
-
-fn batch(config: &RunConfig) -> Batch {
-    let (rows, s) = (config.batch.rows as usize, config.model.max_seq_len);
-    let (len, v) = (rows * s, config.model.vocab_size as u64);
-    let token = |i: usize| (i as u64 * 2_654_435_761 % v) as i32;
-    Batch {
-        num_rows: rows,
-        seq_len: s,
-        first_row: 0,
-        tokens: (0..len).map(token).collect(),
-        targets: (0..len).map(|i| token(i + 1)).collect(),
-        loss_weight: (0..len).map(|i| if (i + 1) % s == 0 { 0.0 } else { 1.0 }).collect(),
-        segment_ids: vec![0; len],
-        token_valid: vec![true; len],
-        cells: vec![0; rows],
-    }
 }

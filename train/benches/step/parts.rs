@@ -9,8 +9,9 @@ use fulmar_kernels::permute::{
 };
 use fulmar_kernels::{combine_weights, cross_entropy, rms_norm, short_conv, silu, top_k};
 use fulmar_model::config::{ConvSite, ModelConfig};
+use fulmar_tests::made_up::batch;
 
-use super::inputs::{batch, leaf};
+use super::inputs::leaf;
 use super::timing::best;
 
 /// Values that a reference may write: beyond, it takes gigabytes or minutes.

@@ -1,7 +1,8 @@
 //! The shapes that a step is taken at.
 
 use fulmar_model::Preset;
-use fulmar_model::config::{ModelConfig, RouterDot};
+use fulmar_model::config::ModelConfig;
+use fulmar_tests::made_up::proxy;
 use fulmar_train::RunConfig;
 use fulmar_train::config::BatchConfig;
 
@@ -41,22 +42,5 @@ impl Shape {
         config.schedule.steps = 1_000;
         config.validate().expect("a valid shape");
         config
-    }
-}
-
-fn proxy() -> ModelConfig {
-    ModelConfig {
-        hidden_dim: 192,
-        num_layers: 4,
-        num_heads: 3,
-        head_dim: 64,
-        num_experts: 48,
-        intermediate_dim: 96,
-        latent_dim: 96,
-        shared_intermediate_dim: 96,
-        gated_norm_rank: 32,
-        quantile_bins: 1_000,
-        router_dot: RouterDot::F32,
-        ..Preset::MiniD96.config()
     }
 }

@@ -6,12 +6,12 @@ use burn::tensor::Device;
 use fulmar_data::Batch;
 use fulmar_ep::transport::Group;
 use fulmar_ep::{Local, World};
+use fulmar_tests::made_up::batch;
 use fulmar_train::RunConfig;
 use fulmar_train::optim::{Gradients, Optimizer, OptimizerTable};
 use fulmar_train::state::{TrainState, balancing};
 use fulmar_train::step::StepContext;
 
-use super::inputs::batch;
 use super::parts::Part;
 use super::seconds;
 use super::timing::least;

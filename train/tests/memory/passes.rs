@@ -4,6 +4,7 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use fulmar_data::Batch;
 use fulmar_ep::{Local, World};
 use fulmar_model::{BackwardPlan, GradientSink, ModelInput, Recompute, Transformer};
+use fulmar_tests::made_up;
 use fulmar_tests::memory::{live, peak, restart};
 use fulmar_train::optim::Gradients;
 use fulmar_train::state::{TrainState, balancing};
@@ -38,20 +39,11 @@ fn config(overrides: &[&str]) -> RunConfig {
     recipe::parse(text, "memory.toml", &overrides).expect("a recipe")
 }
 
+/// A batch of which every position is scored.
 fn batch(config: &RunConfig) -> Batch {
-    let (rows, s) = (config.batch.rows as usize, config.model.max_seq_len);
-    let token = |i: usize| (i as u64 * 2_654_435_761 % 64) as i32;
-    Batch {
-        num_rows: rows,
-        seq_len: s,
-        first_row: 0,
-        tokens: (0..rows * s).map(token).collect(),
-        targets: (0..rows * s).map(|i| token(i + 1)).collect(),
-        loss_weight: vec![1.0; rows * s],
-        segment_ids: vec![0; rows * s],
-        token_valid: vec![true; rows * s],
-        cells: vec![0; rows],
-    }
+    let mut batch = made_up::batch(&config.model, config.batch.rows as usize);
+    batch.loss_weight.fill(1.0);
+    batch
 }
 
 /// Bytes that are live after each of some steps.

@@ -1,10 +1,10 @@
 //! What updates, saves and loads allocate.
 
 use burn::tensor::Device;
-use fulmar_data::Batch;
 use fulmar_ep::transport::Group;
 use fulmar_ep::{Local, World};
 use fulmar_model::Preset;
+use fulmar_tests::made_up::batch;
 use fulmar_tests::memory::count;
 use fulmar_train::RunConfig;
 use fulmar_train::checkpoint::load::{Source, restore};
@@ -36,28 +36,17 @@ fn config(momentum_dtype: MomentumDtype) -> RunConfig {
 const STACK_BYTES: usize = 96 * 64 * 48 * 4;
 const EMBEDDING_BYTES: usize = 4096 * 64 * 4;
 
-fn batch(config: &RunConfig) -> Batch {
-    let (rows, s) = (config.batch.rows as usize, config.model.max_seq_len);
-    let token = |i: usize| (i as u64 * 2_654_435_761 % 4_096) as i32;
-    Batch {
-        num_rows: rows,
-        seq_len: s,
-        first_row: 0,
-        tokens: (0..rows * s).map(token).collect(),
-        targets: (0..rows * s).map(|i| token(i + 1)).collect(),
-        loss_weight: (0..rows * s).map(|i| f32::from(u8::from((i + 1) % s != 0))).collect(),
-        segment_ids: vec![0; rows * s],
-        token_valid: vec![true; rows * s],
-        cells: vec![0; rows],
-    }
-}
-
 fn step(config: &RunConfig, state: &mut TrainState) {
     let (device, world) = (Device::flex(), World::solo());
     let (dispatcher, balancing) = (Local::new(config.model.num_experts), balancing(config));
     let context = StepContext::new(config, &world, &dispatcher, &balancing, &device);
     let rates = state.optimizer.rates(0.5, 0.1);
-    assert!(state.step(&batch(config), rates, &context).expect("a step").updated);
+    assert!(
+        state
+            .step(&batch(&config.model, config.batch.rows as usize), rates, &context)
+            .expect("a step")
+            .updated
+    );
 }
 
 /// What `run` returns on two threads: each has the scratch of one matrix.
