@@ -30,15 +30,15 @@ mod settings;
 mod streams;
 mod table;
 
+use fulmar_tests::memory::Counting;
 use mimalloc::MiMalloc;
 
 use machine::Machine;
-use memory::Counting;
 use settings::Settings;
 use table::Row;
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting(MiMalloc);
+static ALLOCATOR: Counting<MiMalloc> = Counting(MiMalloc);
 
 /// A group of rows, by the name that arguments select.
 struct Case {
