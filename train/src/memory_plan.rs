@@ -10,7 +10,7 @@ use fulmar_model::{ModelConfig, Recompute, Role};
 use serde::Serialize;
 
 use crate::config::RunConfig;
-use crate::optim::Rule;
+use crate::optim::{OptimizerConfig, Rule};
 
 /// Bytes of a float, and of an index.
 const WORD: u64 = 4;
@@ -89,18 +89,14 @@ struct Parameters {
 
 impl Parameters {
     /// Of the whole model with its experts over `shards`.
-    fn new(model: &ModelConfig, momentum_bytes: u64, shards: u64) -> Self {
+    fn new(model: &ModelConfig, optimizer: &OptimizerConfig, shards: u64) -> Self {
         let mut sum = Self::default();
         for (role, count) in model.params_by_role() {
             let count = if role == Role::ExpertStack { count / shards } else { count };
-            let (trained, state_bytes) = match Rule::of(role) {
-                Rule::Fixed => (0, 0),
-                Rule::MuonH => (1, momentum_bytes),
-                Rule::Adam | Rule::AdamH => (1, 2 * WORD),
-            };
+            let rule = Rule::of(role);
             sum.held += count;
-            sum.trained += trained * count;
-            sum.state_bytes += state_bytes * count;
+            sum.trained += if rule == Rule::Fixed { 0 } else { count };
+            sum.state_bytes += optimizer.state_bytes(rule) * count;
         }
         sum
     }
@@ -137,8 +133,7 @@ impl Sizes {
         let tokens = config.micro_rows() * model.max_seq_len as u64;
         let (k, c) = (model.num_experts_per_token as u64, model.latent_dim as u64);
         let way = config.parallel.dispatch.way_size(tokens, k, c, e, shards);
-        let momentum_bytes = config.optimizer.momentum_dtype.dtype().size() as u64;
-        let all = Parameters::new(model, momentum_bytes, shards);
+        let all = Parameters::new(model, &config.optimizer, shards);
         let norm = d + 2 * d * model.gated_norm_rank as u64;
         let vocabulary = v * d;
         let accumulates = config.micro_rows() < config.rows_per_rank();

@@ -1,5 +1,6 @@
 //! Which rule each parameter follows, and the update of a whole model.
 
+mod gradients;
 mod joint;
 mod over_ranks;
 pub mod rates;
@@ -7,10 +8,11 @@ pub mod rule;
 pub mod schedule;
 pub mod update;
 
+pub use gradients::Gradients;
 pub use rates::{Peaks, RateFit};
 pub use rule::{OptimizerTable, Rule};
 pub use schedule::Schedule;
-pub use update::{Gradients, Optimizer, StepRates};
+pub use update::{Optimizer, StepRates};
 
 use burn::tensor::DType;
 use serde::{Deserialize, Serialize};
@@ -110,6 +112,16 @@ impl Default for OptimizerConfig {
 }
 
 impl OptimizerConfig {
+    /// Bytes of state for each entry of a parameter under `rule`.
+    pub fn state_bytes(&self, rule: Rule) -> u64 {
+        let bytes = match rule {
+            Rule::MuonH => self.momentum_dtype.dtype().size(),
+            Rule::Adam | Rule::AdamH => 2 * DType::F32.size(),
+            Rule::Fixed => 0,
+        };
+        bytes as u64
+    }
+
     /// Checks each given value.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use fulmar_ep::World;
 use fulmar_ep::transport::{Group, TransportError};
 use fulmar_model::Role;
 
-use super::update::squares;
+use super::gradients::squares;
 use super::{Gradients, OptimizerTable};
 
 /// Floats that are summed in one collective: few enough that the copy is small beside a model,
