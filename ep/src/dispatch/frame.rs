@@ -6,6 +6,9 @@ use burn::tensor::Tensor;
 use fulmar_kernels::pack::Header;
 
 use crate::error::EpError;
+use crate::exchange::{Label, Payload, Route};
+use crate::report::WireCounter;
+use crate::transport::Group;
 
 /// In the place of the first id: the sender cannot route this layer.
 const REFUSAL: i32 = -1;
@@ -70,6 +73,25 @@ impl Frame {
     /// Where the row of a slot lies.
     pub(super) fn row(&self, part: usize, slot: usize) -> usize {
         part * (self.header_rows + self.slots) + self.header_rows + slot
+    }
+
+    /// An exchange of such frames among the shards of `group`.
+    pub(super) fn route(
+        &self,
+        group: &Group,
+        payload: Payload,
+        label: Label,
+        wire: &Arc<WireCounter>,
+    ) -> Route {
+        Route {
+            group: group.clone(),
+            label,
+            payload,
+            send_rows: self.rows_by_part(),
+            recv_rows: self.rows_by_part(),
+            header_rows: self.header_rows,
+            wire: wire.clone(),
+        }
     }
 
     /// The header with the given numbers, `[parts, slots]`.

@@ -3,6 +3,8 @@
 use std::sync::OnceLock;
 
 use burn::tensor::Tensor;
+use fulmar_kernels::pack::{Header, pack_rows};
+use fulmar_kernels::permute::RowMap;
 use fulmar_kernels::with_backward::with_backward;
 
 use super::ExpertRows;
@@ -75,6 +77,21 @@ impl Crossing {
             self.delivered.get_or_init(|| arrived.clone().inner());
         }
         arrived
+    }
+}
+
+/// Rows out of this shard in a frame, whose header travels in front of them.
+#[derive(Debug)]
+pub(super) struct Sending {
+    /// From assignments to rows of the frame.
+    pub(super) sent: RowMap,
+    pub(super) header: Header,
+    pub(super) over: Crossing,
+}
+
+impl Sending {
+    pub(super) fn send(&self, tokens: Tensor<2>) -> Tensor<2> {
+        self.over.cross(pack_rows(tokens, &self.sent, &self.header))
     }
 }
 

@@ -7,17 +7,17 @@ use std::sync::Arc;
 
 use burn::tensor::{Int, Tensor};
 use fulmar_kernels::grouped_swiglu::Groups;
-use fulmar_kernels::pack::{Header, pack_rows};
+use fulmar_kernels::pack::Header;
 use fulmar_kernels::permute::{RowMap, combine_rows, dispatch_rows};
 
 use super::choices::Choices;
 use super::frame::Frame;
-use super::retrace::{Crossing, Keep, Retrace, only};
+use super::retrace::{Crossing, Keep, Retrace, Sending, only};
 use super::{Combined, Dispatched, ExpertRows, TokenDispatcher, experts_of};
 use crate::capacity::FixedCellCapacity;
 use crate::demand::Demand;
 use crate::error::EpError;
-use crate::exchange::{Label, Payload, Route};
+use crate::exchange::{Label, Payload};
 use crate::report::{DispatchReport, WireCounter};
 use crate::transport::Group;
 use cells::{Cells, arrival_rows, behind_headers};
@@ -40,21 +40,6 @@ pub struct FixedCells {
 pub struct FixedCellsHandle {
     way: Arc<FixedCellsWay>,
     report: DispatchReport,
-}
-
-/// Rows out of this shard: their ids travel in front of them.
-#[derive(Debug)]
-struct Sending {
-    /// From assignments to rows of the frame.
-    sent: RowMap,
-    header: Header,
-    over: Crossing,
-}
-
-impl Sending {
-    fn send(&self, tokens: Tensor<2>) -> Tensor<2> {
-        self.over.cross(pack_rows(tokens, &self.sent, &self.header))
-    }
 }
 
 /// Cells to their experts and back.
@@ -93,18 +78,6 @@ impl FixedCells {
     /// The exchange of `num_experts` experts among the shards of `group`, with the factor r.
     pub fn new(num_experts: usize, group: &Group, receiver: f64, payload: Payload) -> Self {
         Self { num_experts, group: group.clone(), receiver, payload }
-    }
-
-    fn route(&self, frame: &Frame, wire: Arc<WireCounter>) -> Route {
-        Route {
-            group: self.group.clone(),
-            label: Label::DISPATCH,
-            payload: self.payload,
-            send_rows: frame.rows_by_part(),
-            recv_rows: frame.rows_by_part(),
-            header_rows: frame.header_rows(),
-            wire,
-        }
     }
 }
 
@@ -164,7 +137,8 @@ impl TokenDispatcher for FixedCells {
         };
         let wire = Arc::new(WireCounter::default());
         let sent = RowMap::from_rows(cells.rows(&frame), k, frame.rows(), &device);
-        let over = Crossing::exchange(self.route(&frame, wire.clone()), keep);
+        let route = |frame: &Frame| frame.route(&self.group, self.payload, Label::DISPATCH, &wire);
+        let over = Crossing::exchange(route(&frame), keep);
         let sending = Sending { sent, header, over };
         let rows = sending.send(tokens);
         let ids = frame.read(&rows, local_experts);
@@ -177,7 +151,7 @@ impl TokenDispatcher for FixedCells {
             compact: RowMap::from_rows(behind_headers(&row_of, &frame), 1, num_rows, &device),
             groups: Groups::from_counts(&group_sizes),
             arrived: RowMap::from_rows(row_of, 1, num_rows, &device),
-            back: Crossing::exchange(self.route(&bare, wire).reversed(Label::COMBINE), keep),
+            back: Crossing::exchange(route(&bare).reversed(Label::COMBINE), keep),
             returned: RowMap::from_rows(cells.rows(&bare), k, bare.rows(), &device),
         });
         Ok(Dispatched { waves: way.take(rows), handle: FixedCellsHandle { way, report } })

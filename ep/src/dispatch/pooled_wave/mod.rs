@@ -14,12 +14,12 @@ use fulmar_kernels::permute::{RowMap, combine_parts, dispatch_rows};
 
 use super::choices::Choices;
 use super::frame::Frame;
-use super::retrace::{Crossing, Keep, Retrace};
+use super::retrace::{Crossing, Keep, Retrace, Sending};
 use super::{Combined, Dispatched, ExpertRows, NONE, TokenDispatcher, experts_of};
 use crate::capacity::PooledWaveCapacity;
 use crate::demand::Demand;
 use crate::error::EpError;
-use crate::exchange::{Label, Payload, Route};
+use crate::exchange::{Label, Payload};
 use crate::report::{DispatchReport, WireCounter};
 use crate::transport::Group;
 use receive::Receipt;
@@ -53,21 +53,6 @@ pub struct PooledWaveHandle {
     token_valid: Vec<bool>,
     k: usize,
     wire: Arc<WireCounter>,
-}
-
-/// Rows out of this shard in one wave: ids travel in front of them.
-#[derive(Debug)]
-struct Sending {
-    /// From assignments to rows of the frame.
-    sent: RowMap,
-    header: Header,
-    over: Crossing,
-}
-
-impl Sending {
-    fn send(&self, tokens: Tensor<2>) -> Tensor<2> {
-        self.over.cross(pack_rows(tokens, &self.sent, &self.header))
-    }
 }
 
 /// One wave to its experts and back.
@@ -133,18 +118,6 @@ impl PooledWave {
         let factors = (self.sender, self.receiver);
         PooledWaveCapacity::new(n, shards, experts, self.waves as u64, factors)
     }
-
-    fn route(&self, frame: &Frame, label: Label, wire: &Arc<WireCounter>) -> Route {
-        Route {
-            group: self.group.clone(),
-            label,
-            payload: self.payload,
-            send_rows: frame.rows_by_part(),
-            recv_rows: frame.rows_by_part(),
-            header_rows: frame.header_rows(),
-            wire: wire.clone(),
-        }
-    }
 }
 
 impl TokenDispatcher for PooledWave {
@@ -203,9 +176,10 @@ impl TokenDispatcher for PooledWave {
         };
         let mut failed = choices.err();
         let wire = Arc::new(WireCounter::default());
+        let route = |label| frame.route(&self.group, self.payload, label, &wire);
         let (mut waves, mut rows) = (Vec::new(), Vec::new());
         for (wave, header) in plan.headers.iter().enumerate() {
-            let over = self.route(&frame, Label::dispatch_wave(wave), &wire);
+            let over = route(Label::dispatch_wave(wave));
             let sending = Sending {
                 sent: RowMap::from_rows(plan.row_of(wave, &frame), k, frame.rows(), &device),
                 header: header.clone(),
@@ -226,7 +200,7 @@ impl TokenDispatcher for PooledWave {
             let starts = (0..local_experts).map(|expert| expert * capacity.expert_rows as usize);
             let groups = Groups::new(starts.collect(), receipt.taken, receipt.num_rows)
                 .expect("experts have rows of their own");
-            let back = self.route(&frame, Label::combine_wave(wave), &wire);
+            let back = route(Label::combine_wave(wave));
             let wave = Wave {
                 sending,
                 arrived: RowMap::from_rows(receipt.row_of, 1, receipt.num_rows, &device),
