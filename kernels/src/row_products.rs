@@ -7,7 +7,7 @@
 mod dots;
 mod outer;
 
-use crate::simd::{Loop, MulAdd, prefetch, vectorised};
+use crate::simd::{Loop, MulAdd, has_avx512, prefetch, vectorised};
 
 pub(crate) use dots::{fits_transposed, multiply_transposed};
 pub(crate) use outer::{fits_outer, write_outer};
@@ -30,13 +30,13 @@ const AHEAD: usize = 24;
 /// Whether [`multiply`] takes a product of these sizes.
 pub(crate) fn fits([m, k, n]: [usize; 3]) -> bool {
     let is_few = m <= FEW_ROWS && n.is_multiple_of(LANES);
-    m > 0 && k > 0 && (is_few || wide_registers() && n.is_multiple_of(PANEL))
+    m > 0 && k > 0 && (is_few || has_avx512() && n.is_multiple_of(PANEL))
 }
 
 /// `out = x w` with `x` [m, k], `w` [k, n] and n a multiple of 16.
 pub(crate) fn multiply(out: &mut [f32], x: &[f32], w: &[f32], [m, k, n]: [usize; 3]) {
     check(out, x, w, [m, k, n]);
-    let panels = if wide_registers() { n / PANEL * PANEL } else { 0 };
+    let panels = if has_avx512() { n / PANEL * PANEL } else { 0 };
     vectorised(Panels::<PANEL> { out, x, w, k, n, columns: 0..panels });
     vectorised(Panels::<LANES> { out, x, w, k, n, columns: panels..n });
 }
@@ -44,13 +44,6 @@ pub(crate) fn multiply(out: &mut [f32], x: &[f32], w: &[f32], [m, k, n]: [usize;
 fn check(out: &[f32], x: &[f32], w: &[f32], [m, k, n]: [usize; 3]) {
     assert!(fits([m, k, n]), "a product of [{m}, {k}] and [{k}, {n}]");
     assert_eq!([out.len(), x.len(), w.len()], [m * n, m * k, k * n], "the sizes of a product");
-}
-
-fn wide_registers() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    return crate::simd::has_avx512();
-    #[cfg(not(target_arch = "x86_64"))]
-    false
 }
 
 /// `out = x w` in the panels of `WIDTH` columns that `columns` are.

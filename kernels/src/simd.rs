@@ -67,6 +67,12 @@ pub(crate) fn has_avx512() -> bool {
         && std::is_x86_feature_detected!("fma")
 }
 
+/// Other processors have other registers.
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn has_avx512() -> bool {
+    false
+}
+
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma")]
 fn with_avx512<L: Loop>(body: L) -> L::Output {

@@ -3,7 +3,8 @@
 #[cfg(target_arch = "x86_64")]
 mod tile;
 
-use super::{FEW_ROWS, LANES, wide_registers};
+use super::{FEW_ROWS, LANES};
+use crate::simd::has_avx512;
 
 /// Values of a row from which on products of many rows are worth the sums over lanes at their ends.
 const LONG: usize = 256;
@@ -12,7 +13,7 @@ const LONG: usize = 256;
 /// the `gemm` crate is as fast.
 pub(crate) fn fits_transposed([m, k, n]: [usize; 3]) -> bool {
     let is_worth_it = m <= FEW_ROWS || k >= LONG;
-    wide_registers() && is_worth_it && m > 0 && k > 0 && k.is_multiple_of(LANES) && n > 0
+    has_avx512() && is_worth_it && m > 0 && k > 0 && k.is_multiple_of(LANES) && n > 0
 }
 
 /// `out = x w^T`, or with `add` that much more, with `x` [m, k], `w` [n, k] and k a multiple of 16.

@@ -2,8 +2,8 @@
 
 use std::mem::MaybeUninit;
 
-use super::{PANEL, wide_registers};
-use crate::simd::{Loop, MulAdd, vectorised};
+use super::PANEL;
+use crate::simd::{Loop, MulAdd, has_avx512, vectorised};
 
 /// Rows of the result in a register tile.
 const TILE_ROWS: usize = 4;
@@ -11,7 +11,7 @@ const TILE_ROWS: usize = 4;
 /// Whether [`write_outer`] takes a product of these sizes. Without AVX-512 it takes none: the `gemm`
 /// crate is as fast.
 pub(crate) fn fits_outer([m, k, n]: [usize; 3]) -> bool {
-    wide_registers() && m > 0 && k.is_multiple_of(TILE_ROWS) && n.is_multiple_of(PANEL)
+    has_avx512() && m > 0 && k.is_multiple_of(TILE_ROWS) && n.is_multiple_of(PANEL)
 }
 
 /// Writes every value of `out = x^T y` with `x` [m, k], `y` [m, n], k a multiple of 4 and n of 64.
