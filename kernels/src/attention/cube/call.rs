@@ -1,15 +1,15 @@
 use burn::backend::ops::FloatTensorOps;
-use burn::tensor::TensorData;
+use burn::tensor::{DType, TensorData};
 use burn_cubecl::CubeBackend;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::client::Client;
 use cubecl::ir::ElemType;
 
-use super::heads::Heads;
+use super::heads::{self, Heads};
 use super::{OP, tiles};
 use crate::attention::{AttentionInputs, AttentionOptions};
 use crate::cube::tile::SIDE;
-use crate::cube::{dims, floats, ids, storage};
+use crate::cube::{dims, empty, floats, ids, per_element, storage};
 
 /// The inputs in order in memory, and what all kernels of a call share.
 pub(super) struct Call<'a> {
@@ -25,6 +25,8 @@ pub(super) struct Call<'a> {
     pub(super) segments: CubeTensor,
     /// See [`turns`].
     pub(super) turns: CubeTensor,
+    /// See [`ranges`].
+    pub(super) ranges: CubeTensor,
 }
 
 /// Normalised and rotated queries [b, s, h, a] and keys of own heads [b, s, own, a], in f32.
@@ -56,8 +58,8 @@ impl<'a> Call<'a> {
             shared >= needed,
             "{OP}: units of this device share {shared} bytes, needed {needed}"
         );
-        let turns = turns(options, s, &q);
-        Self { client, dtype, options, heads, b, s, q, k, v, segments, turns }
+        let (turns, ranges) = (turns(options, s, &q), ranges(&segments));
+        Self { client, dtype, options, heads, b, s, q, k, v, segments, turns, ranges }
     }
 
     /// Positions of all rows of the batch.
@@ -78,6 +80,26 @@ impl<'a> Call<'a> {
     pub(super) fn scale(&self) -> f32 {
         (self.options.qk_mult / (self.heads.a as f64).sqrt()) as f32
     }
+}
+
+/// The least and the largest of the segment ids [b, s] of every tile.
+fn ranges(segments: &CubeTensor) -> CubeTensor {
+    let [b, s] = dims(segments);
+    let tiles = b * s.div_ceil(SIDE);
+    let ranges = empty(segments, [tiles, 2], DType::I32);
+    if tiles > 0 {
+        let (count, units) = per_element(&segments.client, tiles);
+        heads::ranges::launch(
+            &segments.client,
+            count,
+            units,
+            segments.clone().into_buffer_arg(),
+            ranges.clone().into_buffer_arg(),
+            s,
+            tiles,
+        );
+    }
+    ranges
 }
 
 /// Cosine and sine of all pairs at the positions of a tile, and then at the first positions of all

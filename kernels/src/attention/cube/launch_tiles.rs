@@ -3,10 +3,10 @@ use burn_cubecl::CubeBackend;
 use burn_cubecl::tensor::CubeTensor;
 
 use super::call::{Call, Placed, Upstream};
-use super::heads::{self, Heads};
+use super::heads::Heads;
 use super::tiles;
 use crate::attention::AttentionSaved;
-use crate::cube::{empty, per_element, per_tile};
+use crate::cube::{empty, per_tile};
 
 /// What happens to tiles of queries and keys.
 impl Call<'_> {
@@ -22,7 +22,7 @@ impl Call<'_> {
             placed.k.clone().into_buffer_arg(),
             self.v.clone().into_buffer_arg(),
             self.segments.clone().into_buffer_arg(),
-            self.ranges().into_buffer_arg(),
+            self.ranges.clone().into_buffer_arg(),
             saved.y.clone().into_buffer_arg(),
             saved.inverse_sum.clone().into_buffer_arg(),
             self.s,
@@ -50,7 +50,7 @@ impl Call<'_> {
             upstream.dy.clone().into_buffer_arg(),
             upstream.of_rows.clone().into_buffer_arg(),
             self.segments.clone().into_buffer_arg(),
-            self.ranges().into_buffer_arg(),
+            self.ranges.clone().into_buffer_arg(),
             dq.clone().into_buffer_arg(),
             self.s,
             self.window(),
@@ -78,7 +78,7 @@ impl Call<'_> {
             upstream.dy.clone().into_buffer_arg(),
             upstream.of_rows.clone().into_buffer_arg(),
             self.segments.clone().into_buffer_arg(),
-            self.ranges().into_buffer_arg(),
+            self.ranges.clone().into_buffer_arg(),
             dk.clone().into_buffer_arg(),
             upstream.dv.clone().into_buffer_arg(),
             self.s,
@@ -89,21 +89,5 @@ impl Call<'_> {
             self.dtype,
         );
         dk
-    }
-
-    /// The least and the largest segment id of every tile.
-    fn ranges(&self) -> CubeTensor {
-        let ranges = empty(&self.segments, [self.tiles(), 2], DType::I32);
-        let (count, units) = per_element(&self.client, self.tiles());
-        heads::ranges::launch(
-            &self.client,
-            count,
-            units,
-            self.segments.clone().into_buffer_arg(),
-            ranges.clone().into_buffer_arg(),
-            self.s,
-            self.tiles(),
-        );
-        ranges
     }
 }

@@ -81,16 +81,7 @@ pub(crate) fn product<F: Float>(
     let mut sums = zeros(SUMS);
     let columns = job.columns(m, n, false);
     add_product::<F, F>(rows, &job.rows(m), weights, &columns, &mut tiles, &mut sums);
-    #[unroll]
-    for i in 0..PER_UNIT {
-        #[unroll]
-        for j in 0..PER_UNIT {
-            if job.has(row(i), column(j), n) {
-                let at = job.place(row(i), column(j), n);
-                out[at] = F::cast_from(sums[i * PER_UNIT + j]);
-            }
-        }
-    }
+    job.write::<F>(out, &sums, n);
 }
 
 /// `dx = d_gate w_gate^T + d_up w_up^T`.
@@ -116,16 +107,7 @@ pub(crate) fn input_gradient<F: Float>(
     let columns = job.columns(f, c, true);
     add_product::<F, F>(d_gate, &job.rows(f), w_gate, &columns, &mut tiles, &mut sums);
     add_product::<F, F>(d_up, &job.rows(f), w_up, &columns, &mut tiles, &mut sums);
-    #[unroll]
-    for i in 0..PER_UNIT {
-        #[unroll]
-        for j in 0..PER_UNIT {
-            if job.has(row(i), column(j), c) {
-                let at = job.place(row(i), column(j), c);
-                dx[at] = F::cast_from(sums[i * PER_UNIT + j]);
-            }
-        }
-    }
+    job.write::<F>(dx, &sums, c);
 }
 
 /// With `dh = dout w_down^T` and s = sigmoid(gate): `hidden = silu(gate) up`,
@@ -270,5 +252,18 @@ impl Job {
     /// Where they lie in it.
     fn place(&self, row: usize, column: usize, n: usize) -> usize {
         (self.first + row) * n + self.first_column + column
+    }
+    /// Writes the sums of its tile to a result of `n` columns.
+    fn write<F: Float>(&self, out: &mut [F], sums: &Array<f32>, n: usize) {
+        #[unroll]
+        for i in 0..PER_UNIT {
+            #[unroll]
+            for j in 0..PER_UNIT {
+                if self.has(row(i), column(j), n) {
+                    let at = self.place(row(i), column(j), n);
+                    out[at] = F::cast_from(sums[i * PER_UNIT + j]);
+                }
+            }
+        }
     }
 }
