@@ -10,7 +10,8 @@ use std::process::ExitCode;
 use clap::{Parser, ValueEnum};
 use fulmar::prelude::*;
 use fulmar::train::device::{self, OpenDevice};
-use fulmar::train::{recipe, report};
+use fulmar::train::stop_signal::StopSignal;
+use fulmar::train::{exit, recipe, report};
 
 const MINI: &str = include_str!("../recipes/mini_d96.toml");
 const FULL: &str = include_str!("../recipes/d768.toml");
@@ -75,7 +76,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
-            ExitCode::FAILURE
+            exit::status_of(&error).into()
         }
     }
 }
@@ -90,6 +91,7 @@ fn ladder(args: &Args) -> Result<(), TrainError> {
         resume: args.resume,
         stop_after: args.steps.or(smoke.then_some(SMOKE_STEPS)),
         samples: true,
+        stop: StopSignal::listen()?,
     };
     let summary = run(&config, &options)?;
     report::print(&config, &options, &summary)

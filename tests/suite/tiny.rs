@@ -9,6 +9,7 @@ use fulmar::train::assemble::{self, RunData};
 use fulmar::train::checkpoint;
 use fulmar::train::state::{self, TrainState};
 use fulmar::train::step::{StepContext, StepReport};
+use fulmar::train::stop_signal::StopSignal;
 use fulmar::train::telemetry::Metrics;
 use fulmar::train::telemetry::names::PEAK_RESIDENT;
 use fulmar::train::{DeviceChoice, RunConfig, RunOptions, RunSummary, TrainError, recipe, run};
@@ -95,6 +96,7 @@ pub(crate) fn options_in(folder: &Path, out: &str) -> RunOptions {
         resume: false,
         stop_after: None,
         samples: false,
+        stop: StopSignal::default(),
     }
 }
 

@@ -134,19 +134,46 @@ impl Default for EvaluationConfig {
     }
 }
 
-/// When state is saved.
+/// When state is saved, where, and what is kept.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CheckpointConfig {
-    /// Steps between saves; 0 for one at the end alone, which every run that ends has.
-    pub every: u64,
     /// Whether anything is saved.
     pub enabled: bool,
+    /// Where checkpoints lie: a folder, or the address of an object store such as
+    /// `s3://bucket/prefix`; `checkpoints` in the run's folder when absent.
+    pub target: Option<String>,
+    /// Steps between saves; 0 for none by steps. The end of a run is saved in any case.
+    pub every: u64,
+    /// Seconds between saves, by the first rank's clock; 0 for none by time.
+    pub every_secs: u64,
+    /// The step of an early first save, so that a run that cannot save is known within minutes; 0
+    /// for none.
+    pub first: u64,
+    /// Checkpoints at multiples of this step are never pruned; 0 for none.
+    pub permanent_every: u64,
+    /// The newest checkpoints to keep beside permanent and pinned ones and parents of other runs;
+    /// 0 keeps all.
+    pub keep_last: u64,
+    /// Whether steps go on while state is written; it takes up to one more copy of the state.
+    pub background: bool,
+    /// Steps after which a save that failed is tried again.
+    pub retry_after: u64,
 }
 
 impl Default for CheckpointConfig {
     fn default() -> Self {
-        Self { every: 0, enabled: true }
+        Self {
+            enabled: true,
+            target: None,
+            every: 0,
+            every_secs: 0,
+            first: 0,
+            permanent_every: 0,
+            keep_last: 0,
+            background: false,
+            retry_after: 10,
+        }
     }
 }
 

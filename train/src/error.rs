@@ -4,6 +4,8 @@ use burn::tensor::DType;
 use fulmar_model::Role;
 use thiserror::Error;
 
+use crate::storage::Storage;
+
 /// What can stop a run.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -130,6 +132,16 @@ pub enum TrainError {
         /// What was found and what is needed.
         problem: String,
     },
+    /// A storage that cannot be written, read or listed.
+    #[error("could not {doing} {place}: {source}")]
+    Storage {
+        /// What we were doing.
+        doing: &'static str,
+        /// Path or address of the object.
+        place: String,
+        /// The answer.
+        source: std::io::Error,
+    },
     /// Recorded choices of experts that cannot be used.
     #[error("choices {path}: {problem}")]
     Choices {
@@ -202,6 +214,15 @@ impl TrainError {
     pub(crate) fn io(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::Io { doing, path, source }
+    }
+
+    pub(crate) fn storage(
+        doing: &'static str,
+        storage: &dyn Storage,
+        name: &str,
+    ) -> impl FnOnce(std::io::Error) -> Self {
+        let place = storage.locate(name);
+        move |source| Self::Storage { doing, place, source }
     }
 
     pub(crate) fn choices(path: &Path, problem: impl Into<String>) -> Self {

@@ -7,12 +7,14 @@ use fulmar_ep::transport::{RankFailure, Transport, WorldError, run_world};
 
 use crate::config::RunConfig;
 use crate::error::TrainError;
+#[cfg(feature = "mpi")]
+use crate::exit;
 use crate::parallel::RankKind;
 
 /// Runs `body` on every rank and returns what the first rank of this process returned.
 ///
 /// Of processes that MPI started, a failure ends all: the first cause is printed once, and the exit
-/// status is 1.
+/// status is that of the cause ([`crate::exit`]).
 ///
 /// # Errors
 /// The first cause: the error of the rank that failed first, naming the rank where there are
@@ -50,8 +52,18 @@ fn on_mpi<T>(
     body: impl Fn(Arc<dyn Transport>) -> Result<T, TrainError>,
 ) -> Result<T, TrainError> {
     let report = |error: &WorldError<TrainError>| match &error.failure {
-        RankFailure::Error(cause) => eprintln!("error: rank {}: {}", error.rank, cause.chain()),
-        _ => eprintln!("error: {error}"),
+        RankFailure::Error(cause) => {
+            eprintln!("error: rank {}: {}", error.rank, cause.chain());
+            exit::status_of(cause)
+        }
+        RankFailure::Transport(_) => {
+            eprintln!("error: {error}");
+            exit::PEER_LOST
+        }
+        RankFailure::Panic(_) => {
+            eprintln!("error: {error}");
+            exit::OTHER
+        }
     };
     Ok(fulmar_ep::transport::run_mpi(config.parallel.deadline(), body, report)?)
 }

@@ -17,6 +17,8 @@ pub mod checkpoint;
 mod compare_weights;
 pub mod device;
 pub mod doctor;
+pub mod exit;
+pub mod history;
 pub mod launch;
 pub mod memory_plan;
 pub mod plan;
@@ -24,6 +26,8 @@ pub mod plot;
 pub mod report;
 pub mod run;
 pub mod samples;
+pub mod stop_signal;
+pub mod storage;
 pub mod telemetry;
 mod training_loop;
 

@@ -15,6 +15,7 @@ use crate::plan::grouped;
 use crate::samples::Sample;
 use crate::state::TrainState;
 use crate::step::StepReport;
+use crate::stop_signal::StopSignal;
 use crate::telemetry::jsonl::LOG_FILE;
 use crate::telemetry::memory::Sizes;
 use crate::training_loop::{Assembled, TrainingLoop};
@@ -32,6 +33,8 @@ pub struct RunOptions {
     pub stop_after: Option<u64>,
     /// Let the model write a few continuations at the end.
     pub samples: bool,
+    /// Raised to make the run save and end after the step at hand.
+    pub stop: StopSignal,
 }
 
 /// What a run leaves behind for its last words.

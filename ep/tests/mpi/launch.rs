@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use fulmar_tests::mpi::ENVIRONMENT;
 
+use crate::STATUS;
 use crate::{Case, Needed, RANKS};
 
 /// No case may take longer; a failure must end all ranks long before.
@@ -66,8 +67,8 @@ fn problem(needed: &Needed, status: ExitStatus, printed: &str) -> Option<String>
         return (!status.success()).then(|| format!("{status}, needed success"));
     };
     let (first, found) = (starting("first: "), starting("error: ").len());
-    if status.success() || (!says.is_empty() && status.code() != Some(1)) {
-        return Some(format!("{status}, needed 1 if a rank reports, or another failure"));
+    if status.success() || (!says.is_empty() && status.code() != Some(STATUS.into())) {
+        return Some(format!("{status}, needed {STATUS} if a rank reports, or another failure"));
     }
     if first.len() != usize::from(!says.is_empty()) {
         return Some(format!("{} ranks reported, needed one at most", first.len()));

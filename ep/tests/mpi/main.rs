@@ -88,6 +88,9 @@ fn run_cases(word: &str) -> ExitCode {
     ExitCode::from(u8::from(failed > 0))
 }
 
+/// What a world whose first failure is reported ends with.
+pub(crate) const STATUS: u8 = 9;
+
 /// One rank of a case; [`launch::judge`] reads what it prints.
 fn run_rank(name: &str) -> ExitCode {
     let case = cases().find(|case| case.name == name).expect("a case of this name");
@@ -96,12 +99,15 @@ fn run_rank(name: &str) -> ExitCode {
         (case.body)(group.clone()).inspect_err(|error| println!("error: {error}"))?;
         Ok::<_, Box<dyn Error>>(group)
     };
-    let group = run_mpi(case.deadline, body, |error| println!("first: {error}"));
+    let group = run_mpi(case.deadline, body, |error| {
+        println!("first: {error}");
+        STATUS
+    });
     let group = group.expect("MPI, started once");
 
     let late = group.barrier("late").expect_err("a transport of a run that has ended");
     assert!(late.to_string().contains("its run has ended"), "{late}");
-    let again = run_mpi(case.deadline, |_| Ok::<_, String>(()), |_| ()).expect_err("a second run");
+    let again = run_mpi(case.deadline, |_| Ok::<_, String>(()), |_| 1).expect_err("a second run");
     assert!(again.to_string().contains("MPI: it runs already"), "{again}");
     ExitCode::SUCCESS
 }

@@ -36,6 +36,11 @@ impl MetricLog {
         &self.path
     }
 
+    /// Which start of the run writes, from 1.
+    pub fn attempt(&self) -> u64 {
+        self.attempt
+    }
+
     /// Writes one line for the state after `step` updates, and hands it to the system.
     ///
     /// # Errors

@@ -1,6 +1,11 @@
 //! The loop, with its hooks in a fixed order: step, log, evaluation, checkpoint.
 
+mod between_steps;
 mod evaluation;
+mod guarding;
+mod in_force;
+mod reporting;
+mod saving;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -10,17 +15,17 @@ use fulmar_ep::{DispatchConfig, Dispatcher, World};
 use fulmar_model::moe::quantile::QuantileBalancing;
 
 use crate::assemble::RunData;
-use crate::checkpoint;
+
 use crate::compare_weights::compare_weights;
 use crate::config::RunConfig;
 use crate::device::OpenDevice;
 use crate::error::TrainError;
 use crate::run::{RunOptions, RunSummary};
 use crate::state::{self, TrainState};
-use crate::step::{StepContext, StepReport, StepSeconds};
+use crate::step::{StepContext, StepReport};
 use crate::telemetry::console::Progress;
 use crate::telemetry::jsonl::LOG_FILE;
-use crate::telemetry::{Console, Metrics, Record, names};
+use crate::telemetry::{Console, Record};
 
 /// What a rank has before its first step.
 pub(crate) struct Assembled {
@@ -97,6 +102,9 @@ impl<'a> TrainingLoop<'a> {
         while self.state.step < self.end {
             let batch = batches.next().expect("the loader ends with an error")?;
             let updated = self.step(&batch)?;
+            if self.asked_to_stop()? {
+                break;
+            }
             if !updated || self.state.step == self.end {
                 continue;
             }
@@ -147,14 +155,7 @@ impl<'a> TrainingLoop<'a> {
         let started = Instant::now();
         let report = self.state.step(batch, rates, &context)?;
         let secs = started.elapsed().as_secs_f64();
-        let mut metrics = names::of_step(&report, rates, self.config);
-        metrics.insert("data/digest".to_owned(), format!("{:016x}", batch.digest()).into());
-        let stage = self.data.rows.plan().stage_of(batch.first_row);
-        metrics.insert("mixture/stage".to_owned(), stage.into());
-        metrics.insert("moe/exchange".to_owned(), self.exchange.name().into());
-        metrics.insert("optim/skipped_step".to_owned(), u64::from(!report.updated).into());
-        self.report_time(&mut metrics, secs, report.seconds);
-        self.record.write(self.state.step, &metrics)?;
+        self.log_step(&report, rates, batch, secs)?;
         if !report.updated {
             self.skip(&report, batch)?;
             return Ok(false);
@@ -172,72 +173,6 @@ impl<'a> TrainingLoop<'a> {
         });
         self.last = Some(report);
         Ok(true)
-    }
-
-    /// Takes the exchange that the recipe names for this step; the state does not depend on it.
-    fn switch_exchange(&mut self) -> Result<(), TrainError> {
-        let exchange = *self.config.parallel.dispatch_at(self.state.step);
-        if exchange == self.exchange {
-            return Ok(());
-        }
-        let (before, after) = (self.exchange.name(), exchange.name());
-        let num_experts = self.config.model.num_experts;
-        self.dispatcher = Dispatcher::new(&exchange, num_experts, &self.world.expert)?;
-        self.exchange = exchange;
-        self.record.line(&format!("step {}: exchange {before} -> {after}", self.state.step));
-        Ok(())
-    }
-
-    fn report_time(&self, metrics: &mut Metrics, secs: f64, parts: StepSeconds) {
-        let tokens = self.config.tokens_per_step();
-        let flops = self.config.model.step_flops(tokens);
-        for (name, value) in [
-            (names::DURATION, secs),
-            ("throughput/forward_backward_duration", parts.forward_backward),
-            ("throughput/update_duration", parts.update),
-            (names::TOKENS_PER_SECOND, tokens as f64 / secs),
-            ("throughput/gflops_per_second", flops / secs / 1e9),
-        ] {
-            metrics.insert(name.to_owned(), names::number(value));
-        }
-    }
-
-    fn skip(&mut self, report: &StepReport, batch: &Batch) -> Result<(), TrainError> {
-        self.skipped += 1;
-        let step = self.state.step;
-        let error = TrainError::NotFinite {
-            step,
-            loss: report.loss,
-            grad_norm: report.grad_norm,
-            digest: batch.digest(),
-        };
-        if self.skipped > self.config.guard.max_skipped_steps {
-            return Err(error);
-        }
-        self.record.line(&format!("skipped: {error}"));
-        Ok(())
-    }
-
-    fn save(&mut self) -> Result<(), TrainError> {
-        if !self.config.checkpoint.enabled {
-            return Ok(());
-        }
-        let folder = checkpoint::step_folder(self.out, self.state.step);
-        let whole = self.world.is_first()
-            && checkpoint::Manifest::read(&folder)
-                .and_then(|manifest| manifest.verify(&folder))
-                .is_ok();
-        let whole = self.world.all.sum_u64("already saved", &[u64::from(whole)])?[0] > 0;
-        if !whole {
-            let run = checkpoint::save::Run {
-                folder: self.out,
-                config: self.config,
-                data: &self.data.digest,
-            };
-            checkpoint::save(&run, &self.state, self.world)?;
-        }
-        self.saved = Some(folder);
-        Ok(())
     }
 }
 

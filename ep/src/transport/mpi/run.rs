@@ -17,9 +17,6 @@ use crate::transport::{Call, Operation, RankFailure, Transport, TransportError, 
 /// a moment; one that computes hears of nothing.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// What a run that failed ends with.
-const EXIT_STATUS: i32 = 1;
-
 /// Runs `body` as one rank of a world of processes, connected over MPI.
 ///
 /// `mpirun -n 4 program` starts four processes of one program, and each calls this once, where a
@@ -29,8 +26,8 @@ const EXIT_STATUS: i32 = 1;
 /// A rank that ends well stays until all others have, and gets its result. A rank that fails, by an
 /// error or a panic, tells all others at once, and their waits end with its cause. When all bodies
 /// have ended, or a second later, the rank that failed first calls `report`, on that rank only (if
-/// none knew of another, the lowest that failed), and aborts all processes with exit status 1: from
-/// a failed run, this function returns on no rank. Whoever needs a rank that has ended is told so,
+/// none knew of another, the lowest that failed), and aborts all processes with the exit status that
+/// it returned: from a failed run, this function returns on no rank. Whoever needs a rank that has ended is told so,
 /// and whoever waits in vain fails when `deadline` has passed, at the end of the run too. A rank
 /// that is killed, or leaves the process, makes `mpirun` end the others.
 ///
@@ -44,14 +41,17 @@ const EXIT_STATUS: i32 = 1;
 /// let ranks = run_mpi(
 ///     DEFAULT_DEADLINE,
 ///     |transport| Group::new(transport).sum_u64("ranks", &[1]),
-///     |error| eprintln!("error: {error}"),
+///     |error| {
+///         eprintln!("error: {error}");
+///         1
+///     },
 /// );
 /// assert!(ranks.expect("MPI")[0] >= 1);
 /// ```
 pub fn run_mpi<T, E: Display>(
     deadline: Duration,
     body: impl FnOnce(Arc<dyn Transport>) -> Result<T, E>,
-    report: impl FnOnce(&WorldError<E>),
+    report: impl FnOnce(&WorldError<E>) -> u8,
 ) -> Result<T, TransportError> {
     let endpoint = Endpoint::connect(deadline)?;
     let world = Arc::new(Processes::world(endpoint.clone()));
@@ -102,7 +102,7 @@ fn part_well(endpoint: &Endpoint) -> Result<(), TransportError> {
 fn end_all<E: Display>(
     endpoint: &Endpoint,
     failure: RankFailure<E>,
-    report: impl FnOnce(&WorldError<E>),
+    report: impl FnOnce(&WorldError<E>) -> u8,
 ) -> ! {
     let rank = endpoint.rank;
     {
@@ -117,8 +117,9 @@ fn end_all<E: Display>(
         let first = state.failure().cloned();
         first.filter(|_| all || stopped.elapsed() > GRACE)
     });
+    let mut status = 1;
     if first.rank == rank {
-        report(&WorldError { rank, failure });
+        status = report(&WorldError { rank, failure });
     } else {
         // The first rank ends this one. Should it be unable to, its cause must not be lost.
         endpoint.poll(|_| (stopped.elapsed() > 3 * GRACE).then_some(()));
@@ -126,5 +127,5 @@ fn end_all<E: Display>(
     }
     // What was printed would be lost.
     std::io::stdout().flush().ok();
-    endpoint.state().abort(EXIT_STATUS)
+    endpoint.state().abort(status.into())
 }

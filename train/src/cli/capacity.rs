@@ -1,94 +1,12 @@
-//! The flags of the `train` binary.
+//! `train capacity`.
 
 use std::path::PathBuf;
 
-use clap::{ArgAction, Args, Parser, Subcommand};
-
+use clap::{ArgAction, Args};
 use fulmar_ep::replay::RowFormat;
 
-use crate::capacity::{Concentration, Documents, Drawn, Exchange, Synthetic};
-use crate::device::DeviceChoice;
-
-/// Trains fine-grained mixture-of-experts language models from recipes.
-#[derive(Debug, Parser)]
-#[command(
-    name = "train",
-    version,
-    after_help = "Example: train run examples/recipes/mini_d96.toml"
-)]
-pub struct Cli {
-    /// What to do.
-    #[command(subcommand)]
-    pub command: Command,
-}
-
-/// What to do.
-#[derive(Debug, Subcommand)]
-pub enum Command {
-    /// Train a recipe to its end, or to --steps.
-    #[command(after_help = "Example: train run mini.toml --set seed=7 --steps 50 --out runs/seven")]
-    Run(RunArgs),
-    /// Say what a recipe amounts to, without running it: counts, FLOPs by part, steps, rates, memory.
-    #[command(after_help = "Example: train plan examples/recipes/d768.toml --json")]
-    Plan(PlanArgs),
-    /// Say what each exchange rule would drop, hold and send, by replaying choices of experts.
-    #[command(after_help = "\
-Example: train capacity --rows 65536 --factors 1.15,1.33 --documents lognormal:600:1.2
-         train capacity --choices step-81000.safetensors --experts 384 --json")]
-    Capacity(CapacityArgs),
-    /// Say which device and kernels a run would use, and whether they compute what they mean.
-    #[command(after_help = "Example: train doctor --device wgpu")]
-    Doctor(DoctorArgs),
-}
-
-/// Flags of `run`.
-#[derive(Debug, Args)]
-pub struct RunArgs {
-    /// The recipe (TOML).
-    pub recipe: PathBuf,
-    /// Change a field: path=value, as often as needed.
-    #[arg(long = "set", value_name = "PATH=VALUE")]
-    pub set: Vec<String>,
-    /// Stop after this many completed updates; the schedule stays that of the recipe.
-    #[arg(long, value_name = "N")]
-    pub steps: Option<u64>,
-    /// Folder of the run; runs/NAME when absent.
-    #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
-    /// Go on from the newest whole checkpoint in the folder; start from zero if there is none.
-    #[arg(long)]
-    pub resume: bool,
-    /// The device.
-    #[arg(long, value_enum, default_value_t)]
-    pub device: DeviceChoice,
-}
-
-/// Flags of `plan`.
-#[derive(Debug, Args)]
-pub struct PlanArgs {
-    /// The recipe (TOML).
-    pub recipe: PathBuf,
-    /// Change a field: path=value, as often as needed.
-    #[arg(long = "set", value_name = "PATH=VALUE")]
-    pub set: Vec<String>,
-    /// Print JSON.
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// Flags of `doctor`.
-#[derive(Debug, Args)]
-pub struct DoctorArgs {
-    /// The device.
-    #[arg(long, value_enum, default_value_t)]
-    pub device: DeviceChoice,
-    /// Examine one operation in this very process and print the findings as JSON.
-    #[arg(long, value_name = "NAME", requires = "json")]
-    pub op: Option<String>,
-    /// Print JSON.
-    #[arg(long)]
-    pub json: bool,
-}
+use crate::capacity::{self, Concentration, Documents, Drawn, Exchange, Synthetic};
+use crate::error::TrainError;
 
 /// Flags of `capacity`; the defaults are the published run's.
 #[derive(Debug, Args)]
@@ -164,6 +82,19 @@ const DRAWN: [&str; 9] =
     ["shards", "top_k", "tokens", "rows", "documents", "balanced", "concentration", "fit", "seed"];
 
 impl CapacityArgs {
+    pub(super) fn execute(&self) -> Result<(), TrainError> {
+        let report = match &self.choices {
+            Some(file) => capacity::plan_recorded(&self.exchange(), file)?,
+            None => capacity::plan(&self.exchange(), &self.drawn())?,
+        };
+        if self.json {
+            println!("{}", report.to_json());
+        } else {
+            print!("{report}");
+        }
+        Ok(())
+    }
+
     /// Who exchanges.
     pub fn exchange(&self) -> Exchange {
         Exchange {

@@ -1,0 +1,74 @@
+//! The `train` binary: a file a subcommand, with its flags and what it prints.
+//!
+//! Exit statuses are those of [`crate::exit`].
+
+mod capacity;
+mod doctor;
+mod plan;
+mod run;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::error::TrainError;
+
+/// Trains fine-grained mixture-of-experts language models from recipes.
+#[derive(Debug, Parser)]
+#[command(
+    name = "train",
+    version,
+    after_help = "Example: train run examples/recipes/mini_d96.toml"
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Train a recipe to its end, or to --steps.
+    #[command(after_help = "Example: train run mini.toml --set seed=7 --steps 50 --out runs/seven")]
+    Run(run::RunArgs),
+    /// Say what a recipe amounts to, without running it: counts, FLOPs by part, steps, rates, memory.
+    #[command(after_help = "Example: train plan examples/recipes/d768.toml --json")]
+    Plan(plan::PlanArgs),
+    /// Say what each exchange rule would drop, hold and send, by replaying choices of experts.
+    #[command(after_help = "\
+Example: train capacity --rows 65536 --factors 1.15,1.33 --documents lognormal:600:1.2
+         train capacity --choices step-81000.safetensors --experts 384 --json")]
+    Capacity(capacity::CapacityArgs),
+    /// Say which device and kernels a run would use, and whether they compute what they mean.
+    #[command(after_help = "Example: train doctor --device wgpu")]
+    Doctor(doctor::DoctorArgs),
+}
+
+impl Command {
+    /// Does it.
+    ///
+    /// # Errors
+    /// Whatever stopped it.
+    pub fn execute(self) -> Result<(), TrainError> {
+        match self {
+            Self::Run(args) => args.execute(),
+            Self::Plan(args) => args.execute(),
+            Self::Capacity(args) => args.execute(),
+            Self::Doctor(args) => args.execute(),
+        }
+    }
+}
+
+/// Everything that the `train` binary does: parse, do, print the chain of causes.
+pub fn main() -> ExitCode {
+    fulmar_kernels::allocator::keep_freed_memory();
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).init();
+    match Cli::parse().command.execute() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {}", error.chain());
+            crate::exit::status_of(&error).into()
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! `train run`.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use crate::device::DeviceChoice;
+use crate::error::TrainError;
+use crate::run::{RunOptions, run};
+use crate::stop_signal::StopSignal;
+use crate::{recipe, report};
+
+/// Flags of `run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// The recipe (TOML).
+    pub recipe: PathBuf,
+    /// Change a field: path=value, as often as needed.
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    pub set: Vec<String>,
+    /// Stop after this many completed updates; the schedule stays that of the recipe.
+    #[arg(long, value_name = "N")]
+    pub steps: Option<u64>,
+    /// Folder of the run; runs/NAME when absent.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Go on from the newest whole checkpoint in the folder; start from zero if there is none.
+    #[arg(long)]
+    pub resume: bool,
+    /// The device.
+    #[arg(long, value_enum, default_value_t)]
+    pub device: DeviceChoice,
+}
+
+impl RunArgs {
+    pub(super) fn execute(self) -> Result<(), TrainError> {
+        let config = recipe::load(&self.recipe, &self.set)?;
+        let options = RunOptions {
+            out: self.out.unwrap_or_else(|| Path::new("runs").join(&config.name)),
+            device: self.device,
+            resume: self.resume,
+            stop_after: self.steps,
+            samples: true,
+            stop: StopSignal::listen()?,
+        };
+        let summary = run(&config, &options)?;
+        report::print(&config, &options, &summary)
+    }
+}
