@@ -254,7 +254,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let batch = rows.batch(step * BATCH_ROWS..(step + 1) * BATCH_ROWS);
         let (loss, stats) = model.loss(&batch, &dispatcher, &balancing, &device)?;
         let gradients = Gradients::of(&model, loss.backward());
-        let rates = optimizer.rates(schedule.factor(step), 0.0);
+        let rates = optimizer.rates(&schedule, step);
         optimizer.step(&mut model, gradients, rates, dispatcher.group())?;
         model.balance(&balancing, &stats, dispatcher.group())?;
 

@@ -130,7 +130,7 @@ fn train(
         let context = StepContext::new(config, world, &dispatcher, &balancing, &device);
         let rows = config.batch.rows;
         let batch: Batch = data.rows.batch(step * rows..(step + 1) * rows);
-        let rates = state.optimizer.rates(config.schedule.factor(step), 0.0);
+        let rates = state.optimizer.rates(&config.schedule, step);
         state.step(&batch, rates, &context)
     };
     (0..steps).map(step).collect()

@@ -136,11 +136,10 @@ impl Bench {
 
     pub(crate) fn step(&mut self) -> StepReport {
         let batch = self.batch();
-        let factor = self.config.schedule.factor(self.state.step);
         let (world, dispatcher) = (World::solo(), Local::new(self.config.model.num_experts));
         let balancing = state::balancing(&self.config);
         let context = StepContext::new(&self.config, &world, &dispatcher, &balancing, &self.device);
-        let rates = self.state.optimizer.rates(factor, 0.0);
+        let rates = self.state.optimizer.rates(&self.config.schedule, self.state.step);
         self.state.step(&batch, rates, &context).expect("a step")
     }
 }

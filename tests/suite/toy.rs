@@ -195,8 +195,7 @@ impl<'a> Rank<'a> {
         dispatcher: &D,
         batch: &Batch,
     ) -> Result<StepReport, TrainError> {
-        let factor = self.config.schedule.factor(self.state.step);
-        let rates = self.state.optimizer.rates(factor, 0.0);
+        let rates = self.state.optimizer.rates(&self.config.schedule, self.state.step);
         let (config, device) = (&self.config, &self.device);
         let context = StepContext::new(config, self.world, dispatcher, &self.balancing, device);
         self.state.step(batch, rates, &context)

@@ -20,6 +20,7 @@ use fulmar_ep::{Local, World};
 use fulmar_model::{Preset, Recompute};
 use fulmar_tests::made_up::batch;
 use fulmar_train::RunConfig;
+use fulmar_train::optim::Schedule;
 use fulmar_train::plan::grouped;
 use fulmar_train::state::{TrainState, balancing};
 use fulmar_train::step::StepContext;
@@ -88,7 +89,7 @@ fn step(
     let (dispatcher, balancing) = (Local::new(config.model.num_experts), balancing(config));
     let world = World::solo();
     let context = StepContext::new(config, &world, &dispatcher, &balancing, device);
-    let rates = state.optimizer.rates(0.5, 0.1);
+    let rates = state.optimizer.rates(&Schedule::new(2), 1);
     let report = state.step(&row(config), rates, &context).expect("a step");
     println!("loss {:.4}, gradient norm {:.4}", report.loss, report.grad_norm);
     assert!(report.updated, "a step on made-up tokens is finite");

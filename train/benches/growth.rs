@@ -19,6 +19,7 @@ use fulmar_model::config::ModelConfig;
 use fulmar_tests::made_up::{batch, proxy};
 use fulmar_train::RunConfig;
 use fulmar_train::config::BatchConfig;
+use fulmar_train::optim::Schedule;
 use fulmar_train::state::{TrainState, balancing};
 use fulmar_train::step::StepContext;
 
@@ -87,7 +88,7 @@ impl Step {
         let dispatcher = Local::new(self.config.model.num_experts);
         let (world, device, balancing) = (World::solo(), Device::flex(), balancing(&self.config));
         let context = StepContext::new(&self.config, &world, &dispatcher, &balancing, &device);
-        let rates = self.state.optimizer.rates(0.5, 0.1);
+        let rates = self.state.optimizer.rates(&Schedule::new(2), 1);
         let started = Instant::now();
         let report = self.state.step(&self.batch, rates, &context).expect("step");
         assert!(report.updated, "a step on random tokens is finite");

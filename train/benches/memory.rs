@@ -21,6 +21,7 @@ use fulmar_tests::made_up::batch;
 use fulmar_tests::memory::{Counting, live, peak, restart};
 use fulmar_train::config::BatchConfig;
 use fulmar_train::memory_plan::MemoryPlan;
+use fulmar_train::optim::Schedule;
 use fulmar_train::state::{TrainState, balancing};
 use fulmar_train::step::StepContext;
 use fulmar_train::{RunConfig, TrainError};
@@ -143,7 +144,7 @@ impl Rank<'_> {
         let dispatcher = Dispatcher::new(&config.parallel.dispatch, experts, &world.expert)?;
         let balancing = balancing(config);
         let context = StepContext::new(config, world, &dispatcher, &balancing, &device);
-        let rates = state.optimizer.rates(0.5, 0.1);
+        let rates = state.optimizer.rates(&Schedule::new(2), 1);
         let batch = batch(&config.model, config.batch.rows as usize);
         // Moments are there after the first update.
         state.step(&batch, rates, &context)?;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use fulmar_data::{EvalRows, MixtureConfig, RowSource, Source, Store, Tokenizer, corpus};
+use fulmar_data::{EvalRows, MixtureConfig, RowSource, Source, Stage, Store, Tokenizer, corpus};
 use fulmar_ep::World;
 
 use crate::config::{DataConfig, RunConfig};
@@ -73,6 +73,16 @@ fn open(config: &RunConfig, say: &dyn Fn(String)) -> Result<RunData, TrainError>
     let rows = RowSource::new(Arc::new(store), &mixture, seq_len, config.seed)?;
     let heldout = EvalRows::new(Arc::new(heldout), seq_len)?;
     Ok(RunData { tokenizer, rows: Arc::new(rows), heldout, digest, bytes_per_token })
+}
+
+/// The stages of a mixture that follow from the tokens of the store's cells.
+///
+/// # Errors
+/// As [`data`].
+pub fn proportional_stages(config: &RunConfig) -> Result<Vec<Stage>, TrainError> {
+    let store = data(config)?.rows.store().clone();
+    let seq_len = config.model.max_seq_len;
+    Ok(MixtureConfig::proportional(&store, seq_len, config.data.block_rows).stages)
 }
 
 /// What stores are opened with.

@@ -7,6 +7,7 @@ use fulmar_model::config::RouterDot;
 use fulmar_model::{Compute, ModelConfig, Recompute};
 use serde::{Deserialize, Serialize};
 
+use crate::context::ContextStage;
 use crate::error::TrainError;
 use crate::optim::{MomentumDtype, NewtonSchulzKind, OptimizerConfig, Peaks, Schedule};
 use crate::parallel::ParallelConfig;
@@ -52,6 +53,22 @@ pub struct RunConfig {
     /// What happens when a step is not finite.
     #[serde(default)]
     pub guard: GuardConfig,
+    /// Longer rows in the course of the run, in the order they come.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub context: Vec<ContextStage>,
+    /// The run that this one branched off from, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Parent>,
+}
+
+/// The state that a branch starts from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parent {
+    /// Folder of the run that it belongs to.
+    pub run: PathBuf,
+    /// Completed updates of that state.
+    pub step: u64,
 }
 
 /// Rows of a step.
@@ -96,6 +113,9 @@ pub struct DataConfig {
     pub block_rows: u64,
     /// Weights of cells by block; by their tokens when absent.
     pub stages: Option<Vec<Stage>>,
+    /// The longest row that the run may come to, the unit in which data are shuffled; that of
+    /// `context` when absent. A row of another length in mid-run must divide it.
+    pub longest_row: Option<usize>,
 }
 
 impl Default for DataConfig {
@@ -110,6 +130,7 @@ impl Default for DataConfig {
             cache: PathBuf::from("runs/cache"),
             block_rows: DEFAULT_BLOCK_ROWS,
             stages: None,
+            longest_row: None,
         }
     }
 }
@@ -215,7 +236,7 @@ impl RunConfig {
 
     /// Tokens of the whole run.
     pub fn total_tokens(&self) -> u64 {
-        self.tokens_per_step() * self.schedule.steps
+        self.tokens_per_step() * self.schedule.horizon()
     }
 
     /// Rows of a step that each rank takes.
@@ -230,7 +251,9 @@ impl RunConfig {
 
     /// Peak rates and constants of the optimizer.
     pub fn peaks(&self) -> Peaks {
-        let (tokens, per_step) = (self.total_tokens(), self.tokens_per_step());
+        // Of the first plan: what is in mid-run planned anew keeps its rates at the join.
+        let per_step = self.tokens_per_step();
+        let tokens = per_step * self.schedule.steps;
         Peaks::new(&self.optimizer, tokens, self.model.hidden_dim, per_step)
     }
 
@@ -261,6 +284,7 @@ impl RunConfig {
         self.optimizer.validate()?;
         self.parallel.validate(self.model.num_experts)?;
         self.batch_divides()?;
+        self.validate_context()?;
         if self.name.is_empty() || self.name.contains(['/', '\\']) {
             return Err(TrainError::config("name", format!("{:?}", self.name), "a file name"));
         }

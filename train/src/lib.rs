@@ -2,6 +2,7 @@
 
 pub mod cli;
 pub mod config;
+pub mod context;
 pub mod parallel;
 pub mod recipe;
 
@@ -21,6 +22,7 @@ pub mod exit;
 pub mod history;
 pub mod launch;
 pub mod memory_plan;
+pub mod operations;
 pub mod plan;
 pub mod plot;
 pub mod report;

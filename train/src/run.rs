@@ -168,11 +168,12 @@ fn newest_for_all(
 }
 
 fn end_of(config: &RunConfig, options: &RunOptions) -> Result<u64, TrainError> {
-    let horizon = config.schedule.steps;
+    let horizon = config.schedule.horizon();
     match options.stop_after {
         Some(steps) if steps > horizon => {
-            let rule =
-                format!("at most `schedule.steps` = {horizon}; raise that one to train longer");
+            let rule = format!(
+                "at most {horizon}, the horizon of the schedule; raise that to train longer"
+            );
             Err(TrainError::config("--steps", steps, rule))
         }
         stop => Ok(stop.unwrap_or(horizon)),

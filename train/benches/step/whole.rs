@@ -8,7 +8,7 @@ use fulmar_ep::transport::Group;
 use fulmar_ep::{Local, World};
 use fulmar_tests::made_up::batch;
 use fulmar_train::RunConfig;
-use fulmar_train::optim::{Gradients, Optimizer, OptimizerTable};
+use fulmar_train::optim::{Gradients, Optimizer, OptimizerTable, Schedule};
 use fulmar_train::state::{TrainState, balancing};
 use fulmar_train::step::StepContext;
 
@@ -36,7 +36,7 @@ impl<'a> WholeStep<'a> {
         let balancing = balancing(self.config);
         let world = World::solo();
         let context = StepContext::new(self.config, &world, &dispatcher, &balancing, &self.device);
-        let rates = self.state.optimizer.rates(0.5, 0.1);
+        let rates = self.state.optimizer.rates(&Schedule::new(2), 1);
         let report = self.state.step(&self.batch, rates, &context).expect("step");
         assert!(report.updated, "a step on random tokens is finite");
     }
@@ -58,7 +58,7 @@ impl<'a> WholeStep<'a> {
         let table = self.state.optimizer.table().clone();
         let peaks = *self.state.optimizer.peaks();
         let mut optimizer = Optimizer::new(table, self.config.optimizer.clone(), peaks);
-        let rates = optimizer.rates(0.5, 0.1);
+        let rates = optimizer.rates(&Schedule::new(2), 1);
         let mut model = self.state.model.clone();
         let mut once = || {
             let gradients = Gradients::of_weights(&model);

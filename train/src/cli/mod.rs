@@ -5,6 +5,7 @@
 mod capacity;
 mod doctor;
 mod plan;
+mod replan;
 mod run;
 
 use std::process::ExitCode;
@@ -35,6 +36,11 @@ pub enum Command {
     /// Say what a recipe amounts to, without running it: counts, FLOPs by part, steps, rates, memory.
     #[command(after_help = "Example: train plan examples/recipes/d768.toml --json")]
     Plan(plan::PlanArgs),
+    /// Change the plan of a run in its course, by rule; or branch a cooldown off.
+    #[command(after_help = "\
+Example: train replan runs/hero --steps 300000 --reason 'the machines go back in May'
+         train replan runs/hero --branch runs/cooldown --from 200000 --steps 212000 --reason 'a look'")]
+    Replan(replan::ReplanArgs),
     /// Say what each exchange rule would drop, hold and send, by replaying choices of experts.
     #[command(after_help = "\
 Example: train capacity --rows 65536 --factors 1.15,1.33 --documents lognormal:600:1.2
@@ -54,6 +60,7 @@ impl Command {
         match self {
             Self::Run(args) => args.execute(),
             Self::Plan(args) => args.execute(),
+            Self::Replan(args) => args.execute(),
             Self::Capacity(args) => args.execute(),
             Self::Doctor(args) => args.execute(),
         }

@@ -11,7 +11,7 @@ pub mod update;
 pub use gradients::Gradients;
 pub use rates::{Peaks, RateFit};
 pub use rule::{OptimizerTable, Rule};
-pub use schedule::Schedule;
+pub use schedule::{Replan, Schedule};
 pub use update::{Optimizer, StepRates};
 
 use burn::tensor::DType;
@@ -91,6 +91,9 @@ pub struct OptimizerConfig {
     /// Decay on head gates and router weights at the first step, falling linearly to 0 over the
     /// run; 0 by default, 0.02 in the hero run from step 58,014.
     pub gate_router_decay: f64,
+    /// Completed updates after which that decay is applied; what it has fallen to by then is as if
+    /// it had been applied from the start.
+    pub gate_router_decay_from: u64,
 }
 
 impl Default for OptimizerConfig {
@@ -107,6 +110,7 @@ impl Default for OptimizerConfig {
             muonh_norm: MuonHNormKind::default(),
             newton_schulz: NewtonSchulzKind::default(),
             gate_router_decay: 0.0,
+            gate_router_decay_from: 0,
         }
     }
 }

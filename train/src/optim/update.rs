@@ -14,7 +14,8 @@ use fulmar_model::weights::{Held, emptied};
 use super::gradients::Gradients;
 use super::joint::muonh_step_over_shards;
 use super::rule::{OptimizerTable, Rule};
-use super::{MuonHNormKind, NewtonSchulzKind, OptimizerConfig, Peaks};
+use super::{MuonHNormKind, NewtonSchulzKind, OptimizerConfig, Peaks, Schedule};
+use crate::config::RunConfig;
 use crate::error::TrainError;
 
 /// What one update multiplies directions with.
@@ -26,6 +27,30 @@ pub struct StepRates {
     pub muonh: f64,
     /// Decay of head gates and router weights.
     pub gate_router_decay: f64,
+}
+
+impl StepRates {
+    /// Rates of the update after `update` completed ones.
+    pub fn new(
+        optimizer: &OptimizerConfig,
+        peaks: &Peaks,
+        schedule: &Schedule,
+        update: u64,
+    ) -> Self {
+        let factor = schedule.factor(update);
+        let decays = update >= optimizer.gate_router_decay_from;
+        let decay = if decays { optimizer.gate_router_decay } else { 0.0 };
+        Self {
+            adam: peaks.lr_adam * factor,
+            muonh: peaks.lr_muonh * factor,
+            gate_router_decay: decay * schedule.remaining(update),
+        }
+    }
+
+    /// Those of a run's plan.
+    pub fn of(config: &RunConfig, update: u64) -> Self {
+        Self::new(&config.optimizer, &config.peaks(), &config.schedule, update)
+    }
 }
 
 /// The optimizer's table, constants and state.
@@ -64,14 +89,9 @@ impl Optimizer {
         &self.peaks
     }
 
-    /// Rates of an update whose schedule stands at `factor` of the peak, `progress` of the run
-    /// being done.
-    pub fn rates(&self, factor: f64, progress: f64) -> StepRates {
-        StepRates {
-            adam: self.peaks.lr_adam * factor,
-            muonh: self.peaks.lr_muonh * factor,
-            gate_router_decay: self.config.gate_router_decay * (1.0 - progress).max(0.0),
-        }
+    /// Rates of the update after `update` completed ones.
+    pub fn rates(&self, schedule: &Schedule, update: u64) -> StepRates {
+        StepRates::new(&self.config, &self.peaks, schedule, update)
     }
 
     /// Updates the model, parameter by parameter and in place where nothing else holds its weights;

@@ -146,9 +146,7 @@ impl<'a> TrainingLoop<'a> {
     fn step(&mut self, batch: &Batch) -> Result<bool, TrainError> {
         self.switch_exchange()?;
         let schedule = &self.config.schedule;
-        let factor = schedule.factor(self.state.step);
-        let progress = self.state.step as f64 / schedule.steps as f64;
-        let rates = self.state.optimizer.rates(factor, progress);
+        let rates = self.state.optimizer.rates(schedule, self.state.step);
         let (world, device) = (self.world, &self.device.device);
         let context =
             StepContext::new(self.config, world, &self.dispatcher, &self.balancing, device);

@@ -6,7 +6,7 @@ use fulmar_ep::{Local, World};
 use fulmar_model::{BackwardPlan, GradientSink, ModelInput, Recompute, Transformer};
 use fulmar_tests::made_up;
 use fulmar_tests::memory::{live, peak, restart};
-use fulmar_train::optim::Gradients;
+use fulmar_train::optim::{Gradients, Schedule};
 use fulmar_train::state::{TrainState, balancing};
 use fulmar_train::step::StepContext;
 use fulmar_train::{RunConfig, recipe};
@@ -55,7 +55,7 @@ fn live_after_steps(config: &RunConfig, steps: usize) -> Vec<usize> {
     let context = StepContext::new(config, &world, &dispatcher, &balancing, &device);
     let mut after = Vec::with_capacity(steps);
     for _ in 0..steps {
-        let rates = state.optimizer.rates(0.5, 0.1);
+        let rates = state.optimizer.rates(&Schedule::new(2), 1);
         assert!(state.step(&batch, rates, &context).expect("a step").updated);
         after.push(live());
     }

@@ -10,7 +10,7 @@ use fulmar_train::RunConfig;
 use fulmar_train::checkpoint::load::{Source, restore};
 use fulmar_train::checkpoint::save::Run;
 use fulmar_train::checkpoint::{self, Manifest};
-use fulmar_train::optim::{Gradients, MomentumDtype};
+use fulmar_train::optim::{Gradients, MomentumDtype, Schedule};
 use fulmar_train::state::{TrainState, balancing};
 use fulmar_train::step::StepContext;
 use fulmar_train::telemetry::memory::Sizes;
@@ -40,7 +40,7 @@ fn step(config: &RunConfig, state: &mut TrainState) {
     let (device, world) = (Device::flex(), World::solo());
     let (dispatcher, balancing) = (Local::new(config.model.num_experts), balancing(config));
     let context = StepContext::new(config, &world, &dispatcher, &balancing, &device);
-    let rates = state.optimizer.rates(0.5, 0.1);
+    let rates = state.optimizer.rates(&Schedule::new(2), 1);
     assert!(
         state
             .step(&batch(&config.model, config.batch.rows as usize), rates, &context)
@@ -65,7 +65,7 @@ fn an_update_allocates_less_than_a_fifth_of_the_largest_parameter() {
         step(&config, &mut state);
         let gradients = Gradients::of_weights(&state.model);
         let held = Sizes::of(&state).gradients.total() as isize;
-        let rates = state.optimizer.rates(0.5, 0.1);
+        let rates = state.optimizer.rates(&Schedule::new(2), 1);
         let (_, counted) = on_two_threads(|| {
             let shards = Group::solo();
             count(0, || state.optimizer.step(&mut state.model, gradients, rates, &shards))

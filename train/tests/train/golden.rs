@@ -39,6 +39,7 @@ fn run_config(file: &GoldenFile) -> RunConfig {
             steps: file.setting("steps"),
             warmup_steps: Some(file.setting("warmup_steps")),
             final_ratio: file.setting("final_lr_ratio"),
+            replans: Vec::new(),
         },
         optimizer: OptimizerConfig {
             peak_lr_adam: Some(file.setting("peak_lr_adam")),
@@ -131,7 +132,7 @@ fn follow(file: &GoldenFile, config: &RunConfig, device: &Device, state: &mut Tr
     let context = StepContext::new(config, &world, &dispatcher, &balancing, device);
     let betas_a_step = config.model.num_layers * config.model.num_experts;
     for step in 0..config.schedule.steps as usize {
-        let rates = state.optimizer.rates(config.schedule.factor(step as u64), 0.0);
+        let rates = state.optimizer.rates(&config.schedule, step as u64);
         let report = state.step(&batch(file, step), rates, &context).expect("step");
         let close = |name: &str, found: f64, tolerance: f32| {
             let expected = file.floats(name)[step];

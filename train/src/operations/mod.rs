@@ -1,0 +1,205 @@
+//! Changes of a run in its course, each by a rule.
+//!
+//! The recipe that a run began with is never rewritten. What is changed later is an [`Operation`] in
+//! the run's history, with reason, position and the plan before and after; the plan in force is the
+//! recipe with all operations applied in their order. An operation touches only what lies ahead, so
+//! that everything that was done stays a function of the plan.
+
+mod branch;
+mod context;
+mod decay;
+mod exchange;
+mod horizon;
+mod mixture;
+mod past;
+mod position;
+mod table;
+
+pub use branch::{branch, found_branch};
+pub use context::plan_context;
+pub use decay::set_decay;
+pub use exchange::switch_exchange;
+pub use horizon::{MAX_PROGRESS, move_horizon};
+pub use mixture::{change_mixture, read_stages};
+pub use past::same_past;
+pub use position::position;
+pub use table::Comparison;
+
+use std::path::Path;
+
+use fulmar_data::Stage;
+use serde::{Deserialize, Serialize};
+
+use crate::config::RunConfig;
+use crate::context::ContextStage;
+use crate::error::TrainError;
+use crate::history::{Event, HISTORY_FILE, History};
+use crate::optim::Replan;
+use crate::parallel::DispatchSwitch;
+
+/// What events of operations are called.
+pub const OPERATION: &str = "operation";
+
+/// Where a run stands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Position {
+    /// Completed updates.
+    pub step: u64,
+    /// Batches taken.
+    pub batches: u64,
+}
+
+/// One change of a run's plan.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Operation {
+    /// Another horizon: the decay is re-timed, phases and planned context stages move with it.
+    Horizon {
+        /// The join and the new horizon.
+        replan: Replan,
+        /// The mixture's stages from now on, if a phase boundary moved.
+        stages: Option<Vec<Stage>>,
+        /// The context stages from now on.
+        context: Vec<ContextStage>,
+    },
+    /// Other weights of cells from a later block on.
+    Mixture {
+        /// All stages: those that have begun, then new ones.
+        stages: Vec<Stage>,
+    },
+    /// Another exchange.
+    Exchange {
+        /// From which step, and which.
+        switch: DispatchSwitch,
+    },
+    /// Decay on head gates and router weights.
+    Decay {
+        /// Completed updates from which it is applied.
+        from: u64,
+        /// Its value as of step 0; it falls to 0 at the horizon.
+        decay: f64,
+    },
+    /// One more planned context stage.
+    Context {
+        /// The stage.
+        stage: ContextStage,
+    },
+    /// A context stage whose gate has opened; the run's own doing.
+    ContextOpened {
+        /// Its index.
+        stage: usize,
+        /// Batches taken then.
+        at_batch: u64,
+    },
+}
+
+impl Operation {
+    /// Its name in events.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Horizon { .. } => "horizon",
+            Self::Mixture { .. } => "mixture",
+            Self::Exchange { .. } => "exchange",
+            Self::Decay { .. } => "decay",
+            Self::Context { .. } => "context",
+            Self::ContextOpened { .. } => "context_opened",
+        }
+    }
+
+    /// The plan with this change; validated.
+    ///
+    /// # Errors
+    /// If the plan does not allow it: another recipe than the one it was made for, or a broken rule.
+    pub fn apply(&self, config: &RunConfig) -> Result<RunConfig, TrainError> {
+        let mut config = config.clone();
+        match self.clone() {
+            Self::Horizon { replan, stages, context } => {
+                config.schedule.replans.push(replan);
+                config.data.stages = stages.or(config.data.stages);
+                config.data.longest_row.get_or_insert(config.longest_row());
+                config.context = context;
+            }
+            Self::Mixture { stages } => config.data.stages = Some(stages),
+            Self::Exchange { switch } => config.parallel.switches.push(switch),
+            Self::Decay { from, decay } => {
+                config.optimizer.gate_router_decay = decay;
+                config.optimizer.gate_router_decay_from = from;
+            }
+            Self::Context { stage } => {
+                // Data are shuffled in units of the longest row, which must not change any more.
+                config.data.longest_row.get_or_insert(config.longest_row());
+                config.context.push(stage);
+            }
+            Self::ContextOpened { stage, at_batch } => {
+                let stages = config.context.len();
+                let rule = format!("the index of one of {stages} stages");
+                let problem = || TrainError::config("operation.stage", stage, rule);
+                config.context.get_mut(stage).ok_or_else(problem)?.opened_at = Some(at_batch);
+            }
+        }
+        config.validate()?;
+        Ok(config)
+    }
+
+    /// The event that records it.
+    pub fn event(&self, at: Position, attempt: u64, reason: &str, change: &Comparison) -> Event {
+        Event::now(at.step, attempt, OPERATION, reason)
+            .with("batches", at.batches)
+            .with("operation", value(self))
+            .with("change", value(change))
+    }
+
+    /// The operation of an event, if it is one of those.
+    fn of_event(event: &Event) -> Option<Result<Self, serde_json::Error>> {
+        let operation = event.detail.get("operation").filter(|_| event.what == OPERATION)?;
+        Some(serde_json::from_value(operation.clone()))
+    }
+}
+
+fn value<T: Serialize>(plain: &T) -> serde_json::Value {
+    serde_json::to_value(plain).expect("plain values")
+}
+
+/// The operations of the run in `folder`, with the events that record them, in their order.
+///
+/// # Errors
+/// If the history cannot be read, or one of its operations is of no known kind.
+pub fn of_run(folder: &Path) -> Result<Vec<(Event, Operation)>, TrainError> {
+    let mut operations = Vec::new();
+    for event in History::read(folder)? {
+        let Some(operation) = Operation::of_event(&event) else { continue };
+        let operation = operation.map_err(|error| TrainError::Recipe {
+            origin: folder.join(HISTORY_FILE).display().to_string(),
+            field: format!("operation at step {}", event.step),
+            problem: error.to_string(),
+        })?;
+        operations.push((event, operation));
+    }
+    Ok(operations)
+}
+
+/// The plan in force of the run in `folder` that goes on from `at`: `recipe` with every operation.
+///
+/// What the run itself decided later than that is left out: it decides again, and the same, since
+/// it looks at the same figures.
+///
+/// # Errors
+/// As [`of_run`] and [`Operation::apply`].
+pub fn plan_in_force(
+    recipe: &RunConfig,
+    folder: &Path,
+    at: Position,
+) -> Result<RunConfig, TrainError> {
+    let mut config = recipe.clone();
+    for (_, operation) in of_run(folder)? {
+        let later = matches!(&operation,
+            Operation::ContextOpened { at_batch, .. } if *at_batch > at.batches);
+        if !later {
+            config = operation.apply(&config)?;
+        }
+    }
+    Ok(config)
+}
+
+#[cfg(test)]
+mod tests;
