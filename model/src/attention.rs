@@ -68,6 +68,11 @@ impl Attention {
         }
     }
 
+    /// Scales the queries by `qk_mult` from now on.
+    pub fn set_qk_mult(&mut self, qk_mult: f64) {
+        self.options.qk_mult = qk_mult;
+    }
+
     /// `u` [b, s, d], normalised, to [b, s, d]; `segment_ids` [b, s] name the documents.
     pub fn forward(&self, u: Tensor<3>, segment_ids: Tensor<2, Int>) -> Tensor<3> {
         let [b, s, d] = u.dims();

@@ -258,6 +258,14 @@ impl<R: Router> Transformer<R> {
         self
     }
 
+    /// Scales the queries of every layer by `qk_mult` from now on: longer rows want a larger one
+    /// (SPEC section 9).
+    pub fn set_qk_mult(&mut self, qk_mult: f64) {
+        for block in &mut self.layers {
+            block.attention.set_qk_mult(qk_mult);
+        }
+    }
+
     fn embed(&self, tokens: &Tensor<2, Int>, plan: Option<&BackwardPlan<'_>>) -> Tensor<3> {
         let [b, s] = tokens.dims();
         let mut embedding = self.embedding.weight.val();

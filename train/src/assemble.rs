@@ -62,17 +62,42 @@ fn open(config: &RunConfig, say: &dyn Fn(String)) -> Result<RunData, TrainError>
     let store = opener.store(data.store.as_deref(), &data.sources, corpus::train)?;
     let heldout = data.heldout_store.as_deref();
     let heldout = opener.store(heldout, &data.heldout, corpus::heldout)?;
-    let seq_len = config.model.max_seq_len;
-    let mixture = match &data.stages {
-        Some(stages) => MixtureConfig { block_rows: data.block_rows, stages: stages.clone() },
-        None => MixtureConfig::proportional(&store, seq_len, data.block_rows),
-    };
     let manifest = store.manifest();
     let bytes_per_token = manifest.source_bytes() as f64 / manifest.num_tokens().max(1) as f64;
     let digest = manifest.build_digest.clone();
-    let rows = RowSource::new(Arc::new(store), &mixture, seq_len, config.seed)?;
-    let heldout = EvalRows::new(Arc::new(heldout), seq_len)?;
+    let rows = rows(config, Arc::new(store))?;
+    let heldout = EvalRows::new(Arc::new(heldout), config.model.max_seq_len)?;
     Ok(RunData { tokenizer, rows: Arc::new(rows), heldout, digest, bytes_per_token })
+}
+
+/// The rows of a run's plan.
+fn rows(config: &RunConfig, store: Arc<Store>) -> Result<RowSource, TrainError> {
+    let block_rows = config.data.block_rows;
+    let mixture = match &config.data.stages {
+        Some(stages) => MixtureConfig { block_rows, stages: stages.clone() },
+        None => MixtureConfig::proportional(&store, config.longest_row(), block_rows),
+    };
+    Ok(RowSource::new(store, &mixture, &config.row_lengths(), config.seed)?)
+}
+
+/// Reads on in the rows of the plan `config`, whose open stage is `shape`: training and held-out
+/// rows of its length.
+///
+/// # Errors
+/// If a cell is too small for rows of that length.
+pub fn reshape(
+    data: &mut RunData,
+    config: &RunConfig,
+    shape: &RunConfig,
+) -> Result<(), TrainError> {
+    if *data.rows.lengths() != config.row_lengths().plan(config.data.block_rows)? {
+        data.rows = Arc::new(rows(config, data.rows.store().clone())?);
+    }
+    let seq_len = shape.model.max_seq_len;
+    if data.heldout.seq_len() != seq_len {
+        data.heldout = EvalRows::new(data.heldout.store().clone(), seq_len)?;
+    }
+    Ok(())
 }
 
 /// The stages of a mixture that follow from the tokens of the store's cells.
@@ -81,8 +106,8 @@ fn open(config: &RunConfig, say: &dyn Fn(String)) -> Result<RunData, TrainError>
 /// As [`data`].
 pub fn proportional_stages(config: &RunConfig) -> Result<Vec<Stage>, TrainError> {
     let store = data(config)?.rows.store().clone();
-    let seq_len = config.model.max_seq_len;
-    Ok(MixtureConfig::proportional(&store, seq_len, config.data.block_rows).stages)
+    let longest = config.longest_row();
+    Ok(MixtureConfig::proportional(&store, longest, config.data.block_rows).stages)
 }
 
 /// What stores are opened with.

@@ -4,6 +4,7 @@
 //! at the first boundary of blocks from then on at which few enough assignments were dropped; when it
 //! did is part of the plan in force, so that the rows of a step remain a function of plan and step.
 
+use fulmar_data::{LengthChange, RowLengths};
 use serde::{Deserialize, Serialize};
 
 use crate::config::RunConfig;
@@ -63,6 +64,19 @@ impl RunConfig {
         self.data.longest_row.unwrap_or(longest)
     }
 
+    /// The lengths of rows so far.
+    pub fn row_lengths(&self) -> RowLengths {
+        let change = |stage: &ContextStage| {
+            let from_block = stage.opened_at? * self.batch.rows / self.data.block_rows;
+            Some(LengthChange { from_block, seq_len: stage.seq_len })
+        };
+        RowLengths {
+            first: self.model.max_seq_len,
+            longest: self.longest_row(),
+            changes: self.context.iter().map_while(change).collect(),
+        }
+    }
+
     /// How many stages are open at a position in the data.
     pub fn open_stages(&self, batches: u64) -> usize {
         let open = |stage: &&ContextStage| stage.opened_at.is_some_and(|at| at <= batches);
@@ -95,14 +109,19 @@ impl RunConfig {
             let rule = format!("a multiple of `model.max_seq_len` = {first}");
             return Err(TrainError::config("data.longest_row", longest, rule));
         }
-        let (mut from, mut may_be_open, mut opened) = (0, true, 0);
+        let (mut from, mut may_be_open, mut opened, mut before) = (1, true, 0, first);
         for (index, stage) in self.context.iter().enumerate() {
             let field = |name: &str| format!("context[{index}].{name}");
             if stage.from_step < from {
-                let rule = format!("at least {from}, that of the stage before");
+                let rule = format!("at least {from}: after the first step and the stage before");
                 return Err(TrainError::config(field("from_step"), stage.from_step, rule));
             }
             from = stage.from_step;
+            if stage.seq_len == before {
+                let rule = "another length than that of the stage before";
+                return Err(TrainError::config(field("seq_len"), before, rule));
+            }
+            before = stage.seq_len;
             self.validate_rows(stage, &field)?;
             if !(0.0..=1.0).contains(&stage.max_drop_fraction) {
                 let (name, found) = (field("max_drop_fraction"), stage.max_drop_fraction);

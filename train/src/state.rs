@@ -7,10 +7,12 @@ use fulmar_ep::World;
 use fulmar_model::moe::quantile::{MarginRange, QuantileBalancing};
 use fulmar_model::role::Roles;
 use fulmar_model::{Role, RoleTable, Transformer, weights};
+use serde::{Deserialize, Serialize};
 
 use crate::config::RunConfig;
 use crate::error::TrainError;
 use crate::optim::{Optimizer, OptimizerTable};
+use crate::step::StepReport;
 
 /// Everything a step reads and changes; a checkpoint holds exactly this.
 #[derive(Debug)]
@@ -26,6 +28,33 @@ pub struct TrainState {
     pub step: u64,
     /// Batches taken, skipped ones included; the position in the data.
     pub batches: u64,
+    /// Assignments since the last boundary of blocks, which the gate of longer rows looks at.
+    pub since_boundary: Assignments,
+}
+
+/// Assignments of some steps, over all layers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Assignments {
+    /// Of valid tokens.
+    pub valid: u64,
+    /// Of those, the dropped ones.
+    pub dropped: u64,
+}
+
+impl Assignments {
+    /// Adds those of a step.
+    pub fn add(&mut self, report: &StepReport) {
+        for layer in &report.layers {
+            self.valid += layer.counts.valid;
+            self.dropped += layer.counts.sender_dropped + layer.counts.receiver_dropped;
+        }
+    }
+
+    /// The share that was dropped; 0 of none.
+    pub fn drop_fraction(&self) -> f64 {
+        if self.valid == 0 { 0.0 } else { self.dropped as f64 / self.valid as f64 }
+    }
 }
 
 impl TrainState {
@@ -41,7 +70,8 @@ impl TrainState {
         let shapes = global_shapes(&roles, weights::shapes(&model), config.model.num_experts);
         let table = OptimizerTable::new(&roles, &shapes)?;
         let optimizer = Optimizer::new(table, config.optimizer.clone(), config.peaks());
-        Ok(Self { model, optimizer, pending: Vec::new(), step: 0, batches: 0 })
+        let since_boundary = Assignments::default();
+        Ok(Self { model, optimizer, pending: Vec::new(), step: 0, batches: 0, since_boundary })
     }
 
     /// The model as evaluation and export see it: with the pending balance applied.

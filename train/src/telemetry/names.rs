@@ -20,6 +20,8 @@ pub const LOSS: &str = "train/loss";
 pub const TOKENS_PER_SECOND: &str = "throughput/tokens_per_second";
 /// The most memory the process has held, in bytes; where the system tells.
 pub const PEAK_RESIDENT: &str = "memory/peak_resident_bytes";
+/// Batches taken, this one and skipped ones included.
+pub const BATCHES: &str = "data/batches";
 /// Seconds of a step.
 pub const DURATION: &str = "throughput/duration";
 

@@ -49,14 +49,15 @@ impl TrainingLoop<'_> {
 
     /// The same held-out figures of a bigram counted on the rows that the model was trained on.
     pub(super) fn bigram(&self) -> Result<Option<EvalReport>, TrainError> {
-        let rows = self.state.batches * self.config.batch.rows;
-        let tokens = rows * self.config.model.max_seq_len as u64;
+        let (batches, per_step) = (self.state.batches, self.config.tokens_per_step());
+        let tokens = batches * per_step;
         if !self.config.evaluation.bigram || tokens > MAX_BIGRAM_TOKENS || tokens == 0 {
             return Ok(None);
         }
         let mut bigram = TokenBigram::new(self.config.model.vocab_size);
-        for start in (0..rows).step_by(256) {
-            bigram.count(&self.data.rows.batch(start..rows.min(start + 256)));
+        for batch in 0..batches {
+            let rows = self.data.rows.rows_of_batch(batch, per_step)?;
+            bigram.count(&self.data.rows.batch(rows));
         }
         let batch_rows = self.config.evaluation.batch_rows;
         let nats = |batch: &Batch| Ok(bigram.nats(batch));
@@ -67,6 +68,6 @@ impl TrainingLoop<'_> {
     pub(super) fn samples(&self) -> Result<Vec<Sample>, TrainError> {
         let model = self.state.evaluation_model(&self.balancing);
         let scorer = ModelScorer::new(&model, &self.dropless, &self.device.device);
-        samples::write(self.config, &self.data, &scorer)
+        samples::write(&self.shape, &self.data, &scorer)
     }
 }

@@ -10,7 +10,7 @@ mod saving;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use fulmar_data::{Batch, Loader};
+use fulmar_data::Batch;
 use fulmar_ep::{DispatchConfig, Dispatcher, World};
 use fulmar_model::moe::quantile::QuantileBalancing;
 
@@ -36,7 +36,10 @@ pub(crate) struct Assembled {
 
 /// A rank of a run between its first and its last step.
 pub(crate) struct TrainingLoop<'a> {
-    config: &'a RunConfig,
+    /// The plan in force; it changes when a context stage opens.
+    config: RunConfig,
+    /// The same with the rows of the stage that is open.
+    shape: RunConfig,
     options: &'a RunOptions,
     out: &'a Path,
     world: &'a World,
@@ -59,7 +62,7 @@ pub(crate) struct TrainingLoop<'a> {
 
 impl<'a> TrainingLoop<'a> {
     pub(crate) fn new(
-        config: &'a RunConfig,
+        config: RunConfig,
         options: &'a RunOptions,
         world: &'a World,
         Assembled { device, data, state }: Assembled,
@@ -72,13 +75,14 @@ impl<'a> TrainingLoop<'a> {
         } else {
             Record::silent()
         };
-        Ok(Self {
+        let mut training = Self {
             out: &options.out,
             record,
             dispatcher: Dispatcher::new(&exchange, num_experts, &world.expert)?,
             dropless: Dispatcher::dropless(num_experts, &world.expert)?,
             exchange,
-            balancing: state::balancing(config),
+            balancing: state::balancing(&config),
+            shape: config.clone(),
             config,
             options,
             world,
@@ -92,14 +96,18 @@ impl<'a> TrainingLoop<'a> {
             steps_taken: 0,
             skipped: 0,
             saved: None,
-        })
+        };
+        training.take_shape()?;
+        Ok(training)
     }
 
     /// Steps to the end, then evaluates and sums up.
     pub(crate) fn run(mut self) -> Result<RunSummary, TrainError> {
-        let rows = self.data.rows.clone();
-        let mut batches = Loader::new(rows, self.config.batch.rows, self.state.batches)?;
+        let mut batches = self.batches()?;
         while self.state.step < self.end {
+            if self.open_context_stage()? {
+                batches = self.batches()?;
+            }
             let batch = batches.next().expect("the loader ends with an error")?;
             let updated = self.step(&batch)?;
             if self.asked_to_stop()? {
@@ -149,10 +157,11 @@ impl<'a> TrainingLoop<'a> {
         let rates = self.state.optimizer.rates(schedule, self.state.step);
         let (world, device) = (self.world, &self.device.device);
         let context =
-            StepContext::new(self.config, world, &self.dispatcher, &self.balancing, device);
+            StepContext::new(&self.shape, world, &self.dispatcher, &self.balancing, device);
         let started = Instant::now();
         let report = self.state.step(batch, rates, &context)?;
         let secs = started.elapsed().as_secs_f64();
+        self.state.since_boundary.add(&report);
         self.log_step(&report, rates, batch, secs)?;
         if !report.updated {
             self.skip(&report, batch)?;

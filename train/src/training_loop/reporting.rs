@@ -17,8 +17,10 @@ impl TrainingLoop<'_> {
         batch: &Batch,
         secs: f64,
     ) -> Result<(), TrainError> {
-        let mut metrics = names::of_step(report, rates, self.config);
+        let mut metrics = names::of_step(report, rates, &self.config);
         metrics.insert("data/digest".to_owned(), format!("{:016x}", batch.digest()).into());
+        metrics.insert(names::BATCHES.to_owned(), self.state.batches.into());
+        metrics.insert("data/seq_len".to_owned(), batch.seq_len.into());
         let stage = self.data.rows.plan().stage_of(batch.first_row);
         metrics.insert("mixture/stage".to_owned(), stage.into());
         metrics.insert("moe/exchange".to_owned(), self.exchange.name().into());
@@ -29,7 +31,7 @@ impl TrainingLoop<'_> {
 
     fn report_time(&self, metrics: &mut Metrics, secs: f64, parts: StepSeconds) {
         let tokens = self.config.tokens_per_step();
-        let flops = self.config.model.step_flops(tokens);
+        let flops = self.shape.model.step_flops(tokens);
         for (name, value) in [
             (names::DURATION, secs),
             ("throughput/forward_backward_duration", parts.forward_backward),

@@ -19,7 +19,7 @@ impl TrainingLoop<'_> {
         if !whole {
             let run = checkpoint::save::Run {
                 folder: self.out,
-                config: self.config,
+                config: &self.config,
                 data: &self.data.digest,
             };
             checkpoint::save(&run, &self.state, self.world)?;
