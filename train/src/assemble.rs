@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use fulmar_data::{EvalRows, MixtureConfig, RowSource, Source, Store, Tokenizer, corpus};
+use fulmar_data::{
+    EvalRows, MixtureConfig, RowLengths, RowSource, Source, Store, Tokenizer, corpus,
+};
 use fulmar_ep::World;
 
 use crate::config::{DataConfig, RunConfig};
@@ -70,7 +72,8 @@ fn open(config: &RunConfig, say: &dyn Fn(String)) -> Result<RunData, TrainError>
     let manifest = store.manifest();
     let bytes_per_token = manifest.source_bytes() as f64 / manifest.num_tokens().max(1) as f64;
     let digest = manifest.build_digest.clone();
-    let rows = RowSource::new(Arc::new(store), &mixture, seq_len, config.seed)?;
+    let lengths = RowLengths::constant(seq_len);
+    let rows = RowSource::new(Arc::new(store), &mixture, &lengths, config.seed)?;
     let heldout = EvalRows::new(Arc::new(heldout), seq_len)?;
     Ok(RunData { tokenizer, rows: Arc::new(rows), heldout, digest, bytes_per_token })
 }
