@@ -269,10 +269,10 @@ pub enum DataError {
         /// The cells there are.
         hint: String,
     },
-    /// A cell with weight has not one whole row.
+    /// A cell with weight has not one whole page.
     #[error(
-        "cell `{cell}` holds {found} tokens, a row needs {needed}; shorten `seq_len` or set the \
-         cell's weight to 0"
+        "cell `{cell}` holds {found} tokens, a row of the longest length (`{field}`) needs \
+         {needed}; plan shorter rows or set the cell's weight to 0"
     )]
     CellTooSmall {
         /// The cell.
@@ -281,6 +281,8 @@ pub enum DataError {
         found: u64,
         /// The row's tokens.
         needed: u64,
+        /// Path of the field of [`RowLengths`](crate::RowLengths) that asks for such rows.
+        field: String,
     },
     /// A row length that cannot be used.
     #[error("`seq_len` is {found}; need {needed}")]
@@ -289,6 +291,47 @@ pub enum DataError {
         found: usize,
         /// The rule.
         needed: &'static str,
+    },
+    /// A number in the lengths of rows that cannot be.
+    #[error("row lengths: `{field}` is {found}; need {needed}")]
+    RowLengths {
+        /// Path of the field, as in `changes[0].seq_len`.
+        field: String,
+        /// The value found.
+        found: String,
+        /// The rule.
+        needed: String,
+    },
+    /// Batches that would cut a row.
+    #[error(
+        "a batch has {tokens_per_batch} tokens, which rows of {seq_len} tokens do not fill; use a \
+         multiple of {seq_len}"
+    )]
+    BatchTokens {
+        /// Tokens of a batch.
+        tokens_per_batch: u64,
+        /// Tokens of a row.
+        seq_len: usize,
+    },
+    /// Rows change their length inside a batch.
+    #[error(
+        "rows of {seq_len} tokens begin with block {from_block}, inside batch {batch} of \
+         {tokens_per_batch} tokens; a length begins with a batch: use block {next_block}, where \
+         batch {next_batch} begins"
+    )]
+    ChangeInsideBatch {
+        /// Tokens of a row behind the change.
+        seq_len: usize,
+        /// Block of the change.
+        from_block: u64,
+        /// Tokens of a batch.
+        tokens_per_batch: u64,
+        /// The batch in which the block begins.
+        batch: u64,
+        /// The next block that begins with a batch.
+        next_block: u64,
+        /// That batch.
+        next_batch: u64,
     },
     /// A batch without rows.
     #[error("`batch_rows` is 0; need at least 1")]

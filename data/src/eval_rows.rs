@@ -113,6 +113,11 @@ impl EvalRows {
         self.seq_len
     }
 
+    /// The store that the rows are read from.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
     /// The documents, in the order of the store.
     pub fn documents(&self) -> &[EvalDocument] {
         &self.documents

@@ -11,6 +11,7 @@ mod tokenizer;
 mod store;
 mod tokenize;
 
+pub mod lengths;
 pub mod mixture;
 pub mod shuffle;
 
@@ -18,6 +19,7 @@ mod batch;
 mod eval_rows;
 mod loader;
 pub mod pack;
+mod reading;
 mod row;
 
 pub use batch::Batch;
@@ -25,9 +27,10 @@ pub use cell::CellKey;
 pub use document::{DEFAULT_DOMAIN, Document, DocumentReader, Ledger};
 pub use error::{DataError, Result};
 pub use eval_rows::{EvalBatch, EvalDocument, EvalRows, NO_DOCUMENT};
+pub use lengths::{BatchPlan, LengthChange, LengthPlan, LengthStage, RowLengths};
 pub use loader::{Loader, READ_AHEAD_BATCHES};
 pub use mixture::{DEFAULT_BLOCK_ROWS, MixtureConfig, MixturePlan, Stage};
-pub use row::{Row, RowSource};
+pub use row::{LengthReport, Row, RowSource};
 pub use source::Source;
 pub use store::{
     CellEntry, CellShard, FORMAT_VERSION, MANIFEST_FILE, Manifest, SourceEntry, Store, StoreWriter,

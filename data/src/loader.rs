@@ -16,7 +16,8 @@ use crate::{Batch, DataError, Result, RowSource};
 /// than a step, so that this only has to cover a page fault's delay.
 pub const READ_AHEAD_BATCHES: usize = 2;
 
-/// An endless iterator of batches: step n takes global rows `[n B, (n+1) B)`.
+/// An endless iterator of batches: step n takes global rows `[n B, (n+1) B)`; where rows change
+/// their length, the rows of as many tokens ([`BatchPlan`](crate::BatchPlan)).
 ///
 /// A convenience, not a state: [`RowSource::batch`] gives the same batches in any order. An error
 /// or a panic of the thread is the next item, and the last one. Dropping the loader ends the
@@ -29,16 +30,16 @@ pub struct Loader {
 }
 
 impl Loader {
-    /// Batches of `batch_rows` rows from step `start_step` on.
+    /// Batches of `batch_rows` rows of the first length, or as many tokens, from step `start_step`
+    /// on.
     ///
     /// # Errors
-    /// [`DataError::NoRows`]; [`DataError::Io`] when the system gives no thread.
+    /// Those of [`LengthPlan::batches`](crate::LengthPlan::batches); [`DataError::Io`] when the
+    /// system gives no thread.
     pub fn new(source: Arc<RowSource>, batch_rows: u64, start_step: u64) -> Result<Self> {
-        if batch_rows == 0 {
-            return Err(DataError::NoRows);
-        }
-        let rows_of = move |step| step * batch_rows..(step + 1) * batch_rows;
-        Self::from_fn(start_step, move |step| Ok(source.batch(rows_of(step))))
+        let first = source.seq_len_at(0) as u64;
+        let batches = source.lengths().batches(batch_rows * first)?;
+        Self::from_fn(start_step, move |step| Ok(source.batch(batches.rows(step))))
     }
 
     /// Batches from any function of the step, such as a caller's own data.

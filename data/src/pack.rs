@@ -1,8 +1,8 @@
-//! A cell's stream of tokens, cut into pages of one row each.
+//! A cell's stream of tokens, cut into pages of one row of the longest length each.
 //!
 //! Documents are laid end to end and cut every `page_len` tokens, so that rows hold no padding; a
-//! document that crosses a cut goes on in another row, without its beginning. The incomplete last
-//! page is left out of every epoch and counted.
+//! document that crosses a cut goes on in another row, without its beginning. Shorter rows cut a
+//! page again, into equal parts. The incomplete last page is left out of every epoch and counted.
 
 use std::ops::Range;
 

@@ -3,13 +3,10 @@
 use std::{ops::Range, sync::Arc};
 
 use crate::{
-    Batch, DataError, MixtureConfig, MixturePlan, Result, Store,
+    Batch, DataError, LengthPlan, MixtureConfig, MixturePlan, Result, RowLengths, Store,
     pack::{Pages, segment_ids},
-    shuffle::{Permutation, derive_seed},
+    reading::CellReading,
 };
-
-/// Separates the orders of pages from other uses of the run's seed.
-const PAGE_ORDER: u64 = 0x7061_6765_0000_0000;
 
 /// One sequence of the training data, and where it comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,16 +19,18 @@ pub struct Row {
     pub epoch: u64,
     /// Page of the cell's stream.
     pub page: u64,
+    /// Tokens of the page before the row; 0 where rows are as long as pages.
+    pub offset: u64,
     /// Document, within the cell, of the first token.
     pub first_document: u64,
-    /// Token ids, `seq_len` of them.
+    /// Token ids, as many as a row has here.
     pub tokens: Vec<u32>,
     /// Per token the document's place within the row: 0, then one more at each document's start.
     /// The document of a token is `first_document` plus this.
     pub segment_ids: Vec<u32>,
 }
 
-/// The rows of a run: row i is a pure function of store, mixture, row length, seed and i.
+/// The rows of a run: row i is a pure function of store, mixture, row lengths, seed and i.
 ///
 /// There is no position to save. A resumed run asks for the rows of its step; another batch size or
 /// another number of ranks asks for the same rows in other groups.
@@ -39,78 +38,142 @@ pub struct Row {
 pub struct RowSource {
     store: Arc<Store>,
     plan: MixturePlan,
-    seq_len: usize,
     seed: u64,
-    cells: Vec<CellPages>,
+    cells: Vec<CellReading>,
 }
 
-#[derive(Debug)]
-struct CellPages {
-    pages: Pages,
-    /// From the cell's name, so that a new cell in the store changes no other cell's order.
-    name_hash: u64,
+/// What a change of row length leaves unread.
+///
+/// No token is read twice for it: rows of the new length begin with a page that no row has begun.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LengthReport {
+    /// First block of the new length.
+    pub from_block: u64,
+    /// Global index of the first row of the new length.
+    pub first_row: u64,
+    /// Tokens of a row before.
+    pub seq_len_before: usize,
+    /// Tokens of a row from there on.
+    pub seq_len: usize,
+    /// Tokens by cell that are never read in the epoch of the change, each fewer than a page's.
+    pub skipped_tokens: Vec<u64>,
 }
 
 impl RowSource {
-    /// Rows of `seq_len` tokens from a store, mixed as the config says.
+    /// Rows of given lengths from a store, mixed as the config says.
     ///
     /// # Errors
-    /// Those of [`MixturePlan::new`]; [`DataError::SeqLen`] below 2; [`DataError::CellTooSmall`]
-    /// for a cell with weight and without one whole row.
+    /// Those of [`MixturePlan::new`]; [`DataError::CellTooSmall`] for a cell with weight and
+    /// without one whole page, which is a row of the longest planned length.
     pub fn new(
         store: Arc<Store>,
         mixture: &MixtureConfig,
-        seq_len: usize,
+        lengths: &RowLengths,
         seed: u64,
     ) -> Result<Self> {
-        if seq_len < 2 {
-            return Err(DataError::SeqLen { found: seq_len, needed: "2 or more" });
-        }
-        let plan = MixturePlan::new(mixture, &store.cell_names(), seed)?;
+        let plan = MixturePlan::new(mixture, lengths, &store.cell_names(), seed)?;
         let weighted = |name: &str| {
             mixture.stages.iter().any(|stage| stage.weights.get(name).is_some_and(|w| *w > 0.0))
         };
         let mut cells = Vec::new();
         for cell in store.cells() {
-            let pages = Pages::of(cell.num_tokens(), seq_len as u64);
+            let pages = Pages::of(cell.num_tokens(), lengths.longest as u64);
             if pages.num_pages == 0 && weighted(cell.name()) {
                 return Err(DataError::CellTooSmall {
                     cell: cell.name().to_owned(),
                     found: cell.num_tokens(),
-                    needed: seq_len as u64,
+                    needed: lengths.longest as u64,
+                    field: lengths.field_of_longest(),
                 });
             }
-            let hash = blake3::hash(cell.name().as_bytes());
-            let name_hash = hash.as_bytes()[..8].iter().fold(0, |h, b| h << 8 | u64::from(*b));
-            cells.push(CellPages { pages, name_hash });
+            cells.push(CellReading::new(cell.name(), pages));
         }
-        Ok(Self { store, plan, seq_len, seed, cells })
+        for stage in plan.lengths().stages() {
+            let rows_before = plan.consumed(stage.first_row);
+            for (cell, rows_before) in cells.iter_mut().zip(rows_before) {
+                cell.go_on(stage.seq_len, rows_before);
+            }
+        }
+        Ok(Self { store, plan, seed, cells })
     }
 
     /// The row at a global index.
     pub fn row(&self, index: u64) -> Row {
         let slot = self.plan.locate(index);
-        let CellPages { pages, name_hash } = &self.cells[slot.cell as usize];
-        let (epoch, position) = (slot.index / pages.num_pages, slot.index % pages.num_pages);
-        let order_seed = derive_seed(self.seed, &[PAGE_ORDER, *name_hash, epoch]);
-        let page = Permutation::new(pages.num_pages, order_seed).apply(position);
+        let stage = self.lengths().stage_of_row(index);
+        let place = self.cells[slot.cell as usize].place(stage, slot.index, self.seed);
         let cell = &self.store.cells()[slot.cell as usize];
-        let mut tokens = Vec::with_capacity(self.seq_len);
-        cell.read_tokens(pages.range(page), &mut tokens);
-        let (segment_ids, first_document) = segment_ids(cell, pages.range(page));
-        Row { index, cell: slot.cell, epoch, page, first_document, tokens, segment_ids }
+        let mut tokens = Vec::with_capacity((place.tokens.end - place.tokens.start) as usize);
+        cell.read_tokens(place.tokens.clone(), &mut tokens);
+        let (segment_ids, first_document) = segment_ids(cell, place.tokens);
+        Row {
+            index,
+            cell: slot.cell,
+            epoch: place.epoch,
+            page: place.page,
+            offset: place.offset,
+            first_document,
+            tokens,
+            segment_ids,
+        }
     }
 
     /// The batch of some consecutive rows.
+    ///
+    /// # Panics
+    /// If the range holds rows of two lengths.
     pub fn batch(&self, rows: Range<u64>) -> Batch {
         let first_row = rows.start;
+        let lengths = self.lengths();
+        let seq_len = lengths.seq_len_at(first_row);
+        let stage = lengths.stages().get(lengths.stage_of_row(first_row) + 1);
+        if let Some(next) = stage.filter(|next| next.first_row < rows.end) {
+            panic!(
+                "RowSource::batch: rows {rows:?} hold rows of {seq_len} and of {} tokens; need one \
+                 length, which changes at row {}",
+                next.seq_len, next.first_row
+            );
+        }
         let rows: Vec<Row> = rows.map(|index| self.row(index)).collect();
-        Batch::from_rows(first_row, self.seq_len, &rows)
+        Batch::from_rows(first_row, seq_len, &rows)
+    }
+
+    /// The rows of batch `batch` where batches have a fixed number of tokens.
+    ///
+    /// # Errors
+    /// Those of [`LengthPlan::batches`].
+    pub fn rows_of_batch(&self, batch: u64, tokens_per_batch: u64) -> Result<Range<u64>> {
+        Ok(self.lengths().batches(tokens_per_batch)?.rows(batch))
+    }
+
+    /// Tokens of the row at a global index.
+    pub fn seq_len_at(&self, row: u64) -> usize {
+        self.lengths().seq_len_at(row)
     }
 
     /// Rows taken from each cell among the first `num_rows`, by arithmetic.
     pub fn consumed(&self, num_rows: u64) -> Vec<u64> {
         self.plan.consumed(num_rows)
+    }
+
+    /// Tokens taken from each cell by the first `num_rows` rows, over all epochs.
+    pub fn consumed_tokens(&self, num_rows: u64) -> Vec<u64> {
+        let stage = self.lengths().stage_of_row(num_rows);
+        let rows = self.consumed(num_rows);
+        self.cells.iter().zip(rows).map(|(cell, rows)| cell.tokens_of(stage, rows)).collect()
+    }
+
+    /// What each change of length leaves unread, in order.
+    pub fn length_reports(&self) -> Vec<LengthReport> {
+        let stages = self.lengths().stages();
+        let report = |(index, pair): (usize, &[crate::LengthStage])| LengthReport {
+            from_block: pair[1].from_block,
+            first_row: pair[1].first_row,
+            seq_len_before: pair[0].seq_len,
+            seq_len: pair[1].seq_len,
+            skipped_tokens: self.cells.iter().map(|cell| cell.skipped_tokens(index + 1)).collect(),
+        };
+        stages.windows(2).enumerate().map(report).collect()
     }
 
     /// The pages of each cell, with the tokens left out at its end.
@@ -123,13 +186,13 @@ impl RowSource {
         &self.plan
     }
 
+    /// Where the rows of every length lie.
+    pub fn lengths(&self) -> &LengthPlan {
+        self.plan.lengths()
+    }
+
     /// The store that the rows are read from.
     pub fn store(&self) -> &Arc<Store> {
         &self.store
-    }
-
-    /// Tokens of a row.
-    pub fn seq_len(&self) -> usize {
-        self.seq_len
     }
 }

@@ -15,7 +15,7 @@ use std::time::Instant;
 use burn::module::{Module, Param};
 use burn::tensor::activation::softmax;
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use fulmar::data::{self, Batch, DocumentMarks, MixtureConfig, RowSource, Tokenizer};
+use fulmar::data::{self, Batch, DocumentMarks, MixtureConfig, RowLengths, RowSource, Tokenizer};
 use fulmar::ep::transport::Group;
 use fulmar::kernels::cross_entropy::cross_entropy;
 use fulmar::kernels::top_k::top_k;
@@ -275,7 +275,7 @@ fn shipped_rows(seq_len: usize) -> Result<RowSource, data::DataError> {
         data::build_or_open(&sources, &tokenizer, DocumentMarks::default(), "runs/cache")?;
     // Blocks no longer than this run, so that its rows hold every cell's share.
     let mixture = MixtureConfig::proportional(&store, seq_len, STEPS * BATCH_ROWS);
-    RowSource::new(Arc::new(store), &mixture, seq_len, SEED)
+    RowSource::new(Arc::new(store), &mixture, &RowLengths::constant(seq_len), SEED)
 }
 
 /// The largest share of assignments that one expert got, over its fair share; 1 is perfect.

@@ -47,13 +47,12 @@ impl ContextStage {
 
 /// The smallest `n` such that `n` batches are whole blocks of the mixture: a boundary of blocks lies
 /// at its multiples.
-pub fn boundary_every(config: &RunConfig) -> u64 {
-    let (rows, block) = (config.batch.rows, config.data.block_rows);
-    block / gcd(rows, block)
-}
-
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
+///
+/// # Errors
+/// If blocks or batches have no rows.
+pub fn boundary_every(config: &RunConfig) -> Result<u64, TrainError> {
+    let lengths = RowLengths::constant(config.model.max_seq_len).plan(config.data.block_rows)?;
+    Ok(lengths.batches(config.tokens_per_step())?.next_boundary(1))
 }
 
 impl RunConfig {
@@ -128,7 +127,7 @@ impl RunConfig {
                 return Err(TrainError::config(name, found, "0 to 1"));
             }
             if let Some(at) = stage.opened_at {
-                let every = boundary_every(self);
+                let every = boundary_every(self)?;
                 if !may_be_open || !at.is_multiple_of(every) || (index > 0 && at <= opened) {
                     let rule =
                         format!("a multiple of {every} above the stage before, which is open");
@@ -200,7 +199,7 @@ seq_len = 2048
     #[test]
     fn a_stage_has_fewer_rows_of_as_many_tokens_and_a_larger_qk_mult() {
         let config = parse("from_step = 100").expect("valid");
-        assert_eq!((config.longest_row(), boundary_every(&config)), (2_048, 3));
+        assert_eq!((config.longest_row(), boundary_every(&config).expect("valid")), (2_048, 3));
         let last = config.with_open_stages(2);
         assert_eq!((last.model.max_seq_len, last.batch.rows), (2_048, 1));
         assert_eq!(last.tokens_per_step(), config.tokens_per_step());
@@ -220,7 +219,7 @@ seq_len = 2048
     #[test]
     fn the_hero_changes_length_every_48_steps_at_most() {
         let hero = RunConfig::preset(fulmar_model::Preset::D6144);
-        assert_eq!(boundary_every(&hero), 48);
+        assert_eq!(boundary_every(&hero).expect("valid"), 48);
     }
 
     #[test]

@@ -118,7 +118,7 @@ fn run_rank(
         describe(config, &data, &state);
         write_identity(config, options, &state)?;
     }
-    TrainingLoop::new(config, options, world, Assembled { device, data, state }, end)?.run()
+    TrainingLoop::new(config.clone(), options, world, Assembled { device, data, state }, end)?.run()
 }
 
 /// Recipe and optimizer table into the run's folder.

@@ -8,7 +8,8 @@
 
 /// Blocks after which counts are whole and repeat.
 ///
-/// A weight is rounded to one row in `PERIOD_BLOCKS * block_rows`, 3.2e9 by default.
+/// A weight is rounded to one row in `PERIOD_BLOCKS * block_rows`, 3.2e9 by default and fewer where
+/// rows are longer.
 pub const PERIOD_BLOCKS: u64 = 1 << 16;
 
 /// The rows that each cell gets in a period.

@@ -10,7 +10,7 @@ use crate::{DataError, Result, Store};
 pub const DEFAULT_BLOCK_ROWS: u64 = 49_152;
 
 /// Largest block, so that counts of a whole period stay in 64 bits with room to multiply.
-const MAX_BLOCK_ROWS: u64 = 1 << 30;
+pub(crate) const MAX_BLOCK_ROWS: u64 = 1 << 30;
 
 /// How far weights may be from a sum of 1; they are divided by their sum.
 const SUM_TOLERANCE: f64 = 1e-6;
@@ -19,7 +19,8 @@ const SUM_TOLERANCE: f64 = 1e-6;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MixtureConfig {
-    /// Rows within which counts are exact; 1 to 2^30, default [`DEFAULT_BLOCK_ROWS`].
+    /// Rows within which counts are exact; 1 to 2^30, default [`DEFAULT_BLOCK_ROWS`]. Where rows
+    /// change their length, rows of the first one: a block keeps its tokens.
     #[serde(default = "default_block_rows")]
     pub block_rows: u64,
     /// What holds from which block on. Append-only in a run: earlier stages say what was read.
@@ -43,12 +44,13 @@ fn default_block_rows() -> u64 {
 impl MixtureConfig {
     /// One stage in which every cell has the share of its tokens, so that cells end together.
     ///
-    /// A cell of fewer than `seq_len` tokens has no row to give and gets weight 0, with a warning.
-    pub fn proportional(store: &Store, seq_len: usize, block_rows: u64) -> Self {
+    /// A cell of fewer tokens than the longest planned row has no page to give and gets weight 0,
+    /// with a warning.
+    pub fn proportional(store: &Store, longest_row: usize, block_rows: u64) -> Self {
         let tokens_of = |cell: &crate::CellShard| {
             let tokens = cell.num_tokens();
-            if tokens < seq_len as u64 {
-                tracing::warn!(cell = cell.name(), tokens, seq_len, "cell without a whole row");
+            if tokens < longest_row as u64 {
+                tracing::warn!(cell = cell.name(), tokens, longest_row, "cell without a whole row");
                 return 0.0;
             }
             tokens as f64
@@ -65,12 +67,7 @@ impl MixtureConfig {
     /// # Errors
     /// [`DataError::Mixture`] naming the field, its value and the rule.
     pub fn validate(&self) -> Result<()> {
-        require(
-            (1..=MAX_BLOCK_ROWS).contains(&self.block_rows),
-            || "block_rows".to_owned(),
-            self.block_rows,
-            format!("1 to {MAX_BLOCK_ROWS}"),
-        )?;
+        require_block_rows(self.block_rows)?;
         require(!self.stages.is_empty(), || "stages".to_owned(), "empty", "at least one stage")?;
         let mut lower_bound = 0;
         for (index, stage) in self.stages.iter().enumerate() {
@@ -128,6 +125,16 @@ impl Stage {
             format!("a sum of 1 within {SUM_TOLERANCE}"),
         )
     }
+}
+
+/// Checks the rows of a block.
+pub(crate) fn require_block_rows(block_rows: u64) -> Result<()> {
+    require(
+        (1..=MAX_BLOCK_ROWS).contains(&block_rows),
+        || "block_rows".to_owned(),
+        block_rows,
+        format!("1 to {MAX_BLOCK_ROWS}"),
+    )
 }
 
 fn require(

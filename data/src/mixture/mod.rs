@@ -10,4 +10,5 @@ mod stage;
 
 pub use block::PERIOD_BLOCKS;
 pub use config::{DEFAULT_BLOCK_ROWS, MixtureConfig, Stage};
+pub(crate) use config::{MAX_BLOCK_ROWS, require_block_rows};
 pub use plan::{MixturePlan, Slot};

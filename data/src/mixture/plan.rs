@@ -1,13 +1,13 @@
 //! Global row index → cell and position within the cell.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeSet, VecDeque},
     sync::{Arc, Mutex, PoisonError},
 };
 
 use super::{MixtureConfig, block::Quotas, stage::StagePlan};
 use crate::{
-    DataError, Result,
+    DataError, LengthPlan, Result, RowLengths,
     shuffle::{Permutation, derive_seed},
 };
 
@@ -22,29 +22,33 @@ const BLOCK_ORDER: u64 = 0x626c_6f63_6b00_0000;
 pub struct Slot {
     /// Index of the cell, in the order given to [`MixturePlan::new`].
     pub cell: u32,
-    /// Rows of this cell dealt before this one, over all stages and epochs.
+    /// Rows of this cell dealt before this one, over all stages, row lengths and epochs.
     pub index: u64,
 }
 
-/// Deals rows to cells: a pure function of mixture, seed and row index.
+/// Deals rows to cells: a pure function of mixture, row lengths, seed and row index.
 ///
 /// Needs no data, only the names of the cells, so that a run can be planned before its store
 /// exists. Memory and time per lookup do not grow with the row index.
 ///
-/// Each stage starts its count anew: at a change of weights a cell is off by less than one row.
+/// Each stage starts its count anew, and so does each row length: at a change a cell is off by less
+/// than one row.
 #[derive(Debug)]
 pub struct MixturePlan {
-    block_rows: u64,
+    lengths: LengthPlan,
     seed: u64,
     num_cells: usize,
-    stages: Vec<StageStart>,
+    spans: Vec<Span>,
     recent: Mutex<VecDeque<(u64, Arc<BlockPlan>)>>,
 }
 
+/// Blocks of the same weights and the same row length.
 #[derive(Debug)]
-struct StageStart {
+struct Span {
     from_block: u64,
-    /// Rows of each cell dealt in earlier stages.
+    /// Index of the mixture's stage.
+    stage: usize,
+    /// Rows of each cell dealt in earlier spans.
     rows_before: Vec<u64>,
     plan: StagePlan,
 }
@@ -62,52 +66,66 @@ impl MixturePlan {
     /// Plans a mixture over named cells.
     ///
     /// # Errors
-    /// Those of [`MixtureConfig::validate`]; [`DataError::UnknownCell`];
+    /// Those of [`MixtureConfig::validate`] and [`RowLengths::plan`]; [`DataError::UnknownCell`];
     /// [`DataError::Mixture`] for a weight too small to get one row in
     /// [`super::PERIOD_BLOCKS`] blocks.
-    pub fn new(config: &MixtureConfig, cells: &[String], seed: u64) -> Result<Self> {
+    pub fn new(
+        config: &MixtureConfig,
+        lengths: &RowLengths,
+        cells: &[String],
+        seed: u64,
+    ) -> Result<Self> {
         config.validate()?;
-        let mut stages: Vec<StageStart> = Vec::new();
+        let lengths = lengths.plan(config.block_rows)?;
         let dense = config.dense_weights(cells)?;
-        for (index, (stage, weights)) in config.stages.iter().zip(dense).enumerate() {
-            let quotas = Quotas::new(&weights, config.block_rows);
+        let of_stages = config.stages.iter().map(|stage| stage.from_block);
+        let of_lengths = lengths.stages().iter().map(|stage| stage.from_block);
+        let starts: BTreeSet<u64> = of_stages.chain(of_lengths).collect();
+        let mut spans: Vec<Span> = Vec::new();
+        for from_block in starts {
+            let stage = config.stages.partition_point(|stage| stage.from_block <= from_block) - 1;
+            let length = lengths.stages()[lengths.stage_of_block(from_block)];
+            let (weights, block_rows) = (&dense[stage], length.block_rows);
+            let quotas = Quotas::new(weights, block_rows);
             let lost = (0..cells.len()).find(|&c| weights[c] > 0.0 && quotas.units[c] == 0);
             if let Some(cell) = lost {
+                let (blocks, tokens) = (super::PERIOD_BLOCKS, length.seq_len);
                 return Err(DataError::Mixture {
-                    field: format!("stages[{index}].weights.{}", cells[cell]),
+                    field: format!("stages[{stage}].weights.{}", cells[cell]),
                     found: weights[cell].to_string(),
-                    needed: format!("0, or one row in {} blocks", super::PERIOD_BLOCKS),
+                    needed: format!(
+                        "0, or one row in {blocks} blocks, of {block_rows} rows of {tokens} tokens"
+                    ),
                 });
             }
-            let rows_before = match stages.last() {
+            let rows_before = match spans.last() {
                 None => vec![0; cells.len()],
-                Some(last) => last.rows_around(stage.from_block).0,
+                Some(last) => last.rows_around(from_block).0,
             };
-            let plan = StagePlan::new(quotas);
-            stages.push(StageStart { from_block: stage.from_block, rows_before, plan });
+            spans.push(Span { from_block, stage, rows_before, plan: StagePlan::new(quotas) });
         }
-        let (block_rows, num_cells) = (config.block_rows, cells.len());
-        Ok(Self { block_rows, seed, num_cells, stages, recent: Mutex::default() })
+        Ok(Self { lengths, seed, num_cells: cells.len(), spans, recent: Mutex::default() })
     }
 
     /// The cell of a row and the row's place in it.
     pub fn locate(&self, row: u64) -> Slot {
-        self.block(row / self.block_rows).slot(row % self.block_rows)
+        let (block, position) = self.lengths.block_of_row(row);
+        self.block(block).slot(position)
     }
 
     /// Index of the stage that deals a row.
     pub fn stage_of(&self, row: u64) -> usize {
-        let block = row / self.block_rows;
-        self.stages.partition_point(|stage| stage.from_block <= block) - 1
+        self.span_of(self.lengths.block_of_row(row).0).stage
     }
 
     /// Rows of each cell among the first `num_rows` rows.
     ///
     /// Time is that of at most one block.
     pub fn consumed(&self, num_rows: u64) -> Vec<u64> {
-        let block = self.block(num_rows / self.block_rows);
+        let (block, rest) = self.lengths.block_of_row(num_rows);
+        let block = self.block(block);
         let mut rows = block.rows_before.clone();
-        for position in 0..num_rows % self.block_rows {
+        for position in 0..rest {
             rows[block.slot(position).cell as usize] += 1;
         }
         rows
@@ -119,9 +137,9 @@ impl MixturePlan {
         (0..ends.len()).map(|c| ends[c] - if c == 0 { 0 } else { ends[c - 1] }).collect()
     }
 
-    /// Rows of a block.
-    pub fn block_rows(&self) -> u64 {
-        self.block_rows
+    /// Where the rows of every length lie.
+    pub fn lengths(&self) -> &LengthPlan {
+        &self.lengths
     }
 
     /// Number of cells, weighted or not.
@@ -144,8 +162,7 @@ impl MixturePlan {
     }
 
     fn plan_block(&self, block: u64) -> BlockPlan {
-        let stage = &self.stages[self.stage_of(block * self.block_rows)];
-        let (rows_before, rows_after) = stage.rows_around(block);
+        let (rows_before, rows_after) = self.span_of(block).rows_around(block);
         let mut end = 0;
         let counts = rows_after.iter().zip(&rows_before).map(|(after, before)| after - before);
         let ends = counts
@@ -154,14 +171,17 @@ impl MixturePlan {
                 end
             })
             .collect();
-        let order =
-            Permutation::new(self.block_rows, derive_seed(self.seed, &[BLOCK_ORDER, block]));
+        let order = Permutation::new(end, derive_seed(self.seed, &[BLOCK_ORDER, block]));
         BlockPlan { rows_before, ends, order }
+    }
+
+    fn span_of(&self, block: u64) -> &Span {
+        &self.spans[self.spans.partition_point(|span| span.from_block <= block) - 1]
     }
 }
 
-impl StageStart {
-    /// Rows of each cell before a block of this stage, and behind it.
+impl Span {
+    /// Rows of each cell before a block of this span, and behind it.
     fn rows_around(&self, block: u64) -> (Vec<u64>, Vec<u64>) {
         let (mut before, mut after) = self.plan.given_around(block - self.from_block);
         for (cell, earlier) in self.rows_before.iter().enumerate() {

@@ -1,24 +1,29 @@
 use std::collections::BTreeMap;
 
-use fulmar_data::{MixtureConfig, MixturePlan, Stage};
+use fulmar_data::{DataError, MixtureConfig, MixturePlan, RowLengths, Stage};
 
 use crate::fixture::{Folder, Test, corpus, store_of};
 
-fn stage(from_block: u64, weights: &[(&str, f64)]) -> Stage {
+pub(crate) fn stage(from_block: u64, weights: &[(&str, f64)]) -> Stage {
     let weights: BTreeMap<_, _> = weights.iter().map(|(n, w)| ((*n).to_owned(), *w)).collect();
     Stage { from_block, weights }
 }
 
-fn config(block_rows: u64, stages: &[Stage]) -> MixtureConfig {
+pub(crate) fn config(block_rows: u64, stages: &[Stage]) -> MixtureConfig {
     MixtureConfig { block_rows, stages: stages.to_vec() }
 }
 
-fn cells(names: &[&str]) -> Vec<String> {
+pub(crate) fn cells(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
+/// A plan whose rows keep their length.
+fn plan_of(config: &MixtureConfig, cells: &[String], seed: u64) -> Result<MixturePlan, DataError> {
+    MixturePlan::new(config, &RowLengths::constant(16), cells, seed)
+}
+
 /// Counts of cells among some rows, looked up one by one.
-fn counted(plan: &MixturePlan, rows: std::ops::Range<u64>) -> Vec<u64> {
+pub(crate) fn counted(plan: &MixturePlan, rows: std::ops::Range<u64>) -> Vec<u64> {
     let mut counts = vec![0; plan.num_cells()];
     for row in rows {
         counts[plan.locate(row).cell as usize] += 1;
@@ -29,7 +34,7 @@ fn counted(plan: &MixturePlan, rows: std::ops::Range<u64>) -> Vec<u64> {
 #[test]
 fn blocks_hold_exact_counts_of_29_57_and_14() -> Test {
     let config = config(100, &[stage(0, &[("a/q1", 0.29), ("b/q1", 0.57), ("c/q1", 0.14)])]);
-    let plan = MixturePlan::new(&config, &cells(&["a/q1", "b/q1", "c/q1"]), 3)?;
+    let plan = plan_of(&config, &cells(&["a/q1", "b/q1", "c/q1"]), 3)?;
     for block in [0, 1, 99, 1 << 20] {
         assert_eq!(plan.block_counts(block), [29, 57, 14]);
         assert_eq!(counted(&plan, block * 100..(block + 1) * 100), [29, 57, 14]);
@@ -40,7 +45,7 @@ fn blocks_hold_exact_counts_of_29_57_and_14() -> Test {
 #[test]
 fn a_rare_cell_gets_its_4_rows_of_10_000() -> Test {
     let config = config(100, &[stage(0, &[("a/q1", 0.0004), ("b/q1", 0.9996)])]);
-    let plan = MixturePlan::new(&config, &cells(&["a/q1", "b/q1"]), 3)?;
+    let plan = plan_of(&config, &cells(&["a/q1", "b/q1"]), 3)?;
     assert_eq!(counted(&plan, 0..10_000), [4, 9_996]);
     assert_eq!(plan.consumed(10_000), [4, 9_996]);
     Ok(())
@@ -53,7 +58,7 @@ fn every_row_of_a_cell_is_dealt_once_and_consumed_counts_agree() -> Test {
         stage(3, &[("a/q1", 0.05), ("c/q1", 0.95)]),
         stage(5, &[("b/q1", 1.0)]),
     ];
-    let plan = MixturePlan::new(&config(37, &stages), &cells(&["a/q1", "b/q1", "c/q1"]), 9)?;
+    let plan = plan_of(&config(37, &stages), &cells(&["a/q1", "b/q1", "c/q1"]), 9)?;
     let mut dealt: Vec<Vec<u64>> = vec![Vec::new(); 3];
     for row in 0..7 * 37 {
         let found: Vec<u64> = dealt.iter().map(|rows| rows.len() as u64).collect();
@@ -73,9 +78,9 @@ fn every_row_of_a_cell_is_dealt_once_and_consumed_counts_agree() -> Test {
 fn an_appended_stage_moves_no_earlier_row() -> Test {
     let names = cells(&["a/q1", "b/q1"]);
     let first = stage(0, &[("a/q1", 0.7), ("b/q1", 0.3)]);
-    let before = MixturePlan::new(&config(10, std::slice::from_ref(&first)), &names, 1)?;
+    let before = plan_of(&config(10, std::slice::from_ref(&first)), &names, 1)?;
     let later = stage(4, &[("a/q1", 0.1), ("b/q1", 0.9)]);
-    let after = MixturePlan::new(&config(10, &[first, later]), &names, 1)?;
+    let after = plan_of(&config(10, &[first, later]), &names, 1)?;
     assert!((0..40).all(|row| before.locate(row) == after.locate(row)));
     assert_eq!(after.consumed(50), [29, 21]);
     Ok(())
@@ -87,7 +92,7 @@ fn rows_beyond_2_to_the_33_are_found_at_once() -> Test {
         (0..200).map(|i| (format!("c{i:02}/q1"), f64::from(i + 1) / 20_100.0)).collect();
     let names: Vec<String> = weights.iter().map(|(name, _)| name.clone()).collect();
     let stages = [Stage { from_block: 0, weights: weights.into_iter().collect() }];
-    let plan = MixturePlan::new(&config(49_152, &stages), &names, 5)?;
+    let plan = plan_of(&config(49_152, &stages), &names, 5)?;
     for row in [(1_u64 << 33) + 12_345, 8_600_000_000_000] {
         let slot = plan.locate(row);
         assert_eq!(plan.locate(row), slot);
@@ -105,7 +110,7 @@ fn rows_beyond_2_to_the_33_are_found_at_once() -> Test {
 fn seeds_change_the_order_but_not_the_counts() -> Test {
     let config = config(1_000, &[stage(0, &[("a/q1", 0.5), ("b/q1", 0.5)])]);
     let names = cells(&["a/q1", "b/q1"]);
-    let (one, two) = (MixturePlan::new(&config, &names, 1)?, MixturePlan::new(&config, &names, 2)?);
+    let (one, two) = (plan_of(&config, &names, 1)?, plan_of(&config, &names, 2)?);
     let same = (0..1_000).filter(|&row| one.locate(row) == two.locate(row)).count();
     assert!(same < 50, "{same} of 1000 rows are the same");
     assert_eq!(one.block_counts(0), two.block_counts(0));
@@ -114,7 +119,7 @@ fn seeds_change_the_order_but_not_the_counts() -> Test {
 
 #[track_caller]
 fn assert_refused(config: &MixtureConfig, parts: &[&str]) {
-    let error = MixturePlan::new(config, &cells(&["Poetry/q1", "b/q1"]), 0)
+    let error = plan_of(config, &cells(&["Poetry/q1", "b/q1"]), 0)
         .expect_err("the mixture is bad")
         .to_string();
     for part in parts {

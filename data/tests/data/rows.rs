@@ -1,12 +1,13 @@
 use std::{collections::BTreeMap, sync::Arc};
 
-use fulmar_data::{Batch, MixtureConfig, Row, RowSource, Stage, Store, Tokenizer};
+use fulmar_data::{Batch, MixtureConfig, Row, RowLengths, RowSource, Stage, Store, Tokenizer};
 
 use crate::fixture::{Folder, Test, corpus, line, store_of};
 
 pub(crate) fn source_of(store: &Arc<Store>, seq_len: usize, seed: u64) -> RowSource {
     let mixture = MixtureConfig::proportional(store, seq_len, 32);
-    RowSource::new(Arc::clone(store), &mixture, seq_len, seed).expect("a good mixture")
+    RowSource::new(Arc::clone(store), &mixture, &RowLengths::constant(seq_len), seed)
+        .expect("a good mixture")
 }
 
 /// The cell's whole stream, with the document of each token.
@@ -154,8 +155,8 @@ fn a_new_cell_changes_no_other_cells_order() -> Test {
     let large = store_of(&folder, "large", &more);
     let stages = vec![Stage { from_block: 0, weights: [("prose/q4".to_owned(), 1.0)].into() }];
     let mixture = MixtureConfig { block_rows: 8, stages };
-    let one = RowSource::new(small, &mixture, 16, 3)?;
-    let two = RowSource::new(large, &mixture, 16, 3)?;
+    let one = RowSource::new(small, &mixture, &RowLengths::constant(16), 3)?;
+    let two = RowSource::new(large, &mixture, &RowLengths::constant(16), 3)?;
     assert!((0..50).all(|index| one.row(index).tokens == two.row(index).tokens));
     Ok(())
 }
@@ -167,9 +168,11 @@ fn a_cell_without_a_whole_row_is_refused_if_it_has_weight() {
     let weights = [("prose/q4".to_owned(), 0.5), ("scrap/q1".to_owned(), 0.5)];
     let stages = vec![Stage { from_block: 0, weights: weights.into() }];
     let mixture = MixtureConfig { block_rows: 8, stages };
-    let error = RowSource::new(Arc::clone(&store), &mixture, 64, 0).expect_err("too small");
+    let error = RowSource::new(Arc::clone(&store), &mixture, &RowLengths::constant(64), 0)
+        .expect_err("too small");
     let message = error.to_string();
     assert!(message.contains("`scrap/q1` holds") && message.contains("needs 64"), "{message}");
-    let error = RowSource::new(store, &mixture, 1, 0).expect_err("no target");
+    let error =
+        RowSource::new(store, &mixture, &RowLengths::constant(1), 0).expect_err("no target");
     assert!(error.to_string().contains("`seq_len` is 1"), "{error}");
 }

@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use fulmar_data::{
-    DocumentMarks, DocumentReader, EvalRows, MixtureConfig, RowSource, Tokenizer, build_store,
-    corpus,
+    DocumentMarks, DocumentReader, EvalRows, MixtureConfig, RowLengths, RowSource, Tokenizer,
+    build_store, corpus,
 };
 
 use crate::fixture::{Folder, Test};
@@ -36,7 +36,7 @@ fn the_shipped_corpus_has_the_documents_tokens_and_bytes_of_its_readme() -> Test
         }
         if name == "train" {
             let mixture = MixtureConfig::proportional(&store, 256, 1_024);
-            let rows = RowSource::new(store, &mixture, 256, 0)?;
+            let rows = RowSource::new(store, &mixture, &RowLengths::constant(256), 0)?;
             // Pinned when written: the same data on every machine.
             assert_eq!(format!("{:016x}", rows.batch(0..8).digest()), "a73dc580170ff008");
         } else {

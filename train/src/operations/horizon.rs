@@ -42,10 +42,10 @@ pub fn move_horizon(config: &RunConfig, at: Position, steps: u64) -> Result<Oper
 }
 
 /// The block at which the last phase of a run of `steps` updates begins.
-fn last_phase_block(config: &RunConfig, steps: u64) -> u64 {
-    let every = boundary_every(config);
+fn last_phase_block(config: &RunConfig, steps: u64) -> Result<u64, TrainError> {
+    let every = boundary_every(config)?;
     let batch = (LAST_PHASE * steps as f64) as u64 / every * every;
-    batch * config.batch.rows / config.data.block_rows
+    Ok(batch * config.batch.rows / config.data.block_rows)
 }
 
 /// The stages with the last one moved, if its place follows from the horizon.
@@ -57,11 +57,11 @@ fn move_last_phase(
 ) -> Result<Option<Vec<Stage>>, TrainError> {
     let Some(stages) = &config.data.stages else { return Ok(None) };
     let last = stages.len() - 1;
-    let by_rule = last_phase_block(config, old);
+    let by_rule = last_phase_block(config, old)?;
     if last == 0 || stages[last].from_block != by_rule {
         return Ok(None);
     }
-    let block = last_phase_block(config, new);
+    let block = last_phase_block(config, new)?;
     let begun = (at.batches * config.batch.rows).div_ceil(config.data.block_rows);
     let earliest = begun.max(stages[last - 1].from_block + 1);
     if block < earliest {

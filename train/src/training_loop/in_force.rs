@@ -37,7 +37,7 @@ impl TrainingLoop<'_> {
     /// Every rank comes to the same: the counts are those of all.
     pub(super) fn open_context_stage(&mut self) -> Result<bool, TrainError> {
         let at = Position { step: self.state.step, batches: self.state.batches };
-        if !at.batches.is_multiple_of(boundary_every(&self.config)) {
+        if !at.batches.is_multiple_of(boundary_every(&self.config)?) {
             return Ok(false);
         }
         let dropped = std::mem::take(&mut self.state.since_boundary).drop_fraction();

@@ -58,6 +58,8 @@ fn run_config(file: &GoldenFile) -> RunConfig {
         checkpoint: Default::default(),
         log: Default::default(),
         guard: Default::default(),
+        context: Vec::new(),
+        parent: None,
     }
 }
 

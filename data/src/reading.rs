@@ -1,0 +1,103 @@
+//! Row of a cell → place in the cell's stream, over all lengths of rows.
+//!
+//! The pages of a cell are read in the order of a permutation, one per epoch, each from its start
+//! to its end by rows that divide it. Rows of a new length begin with the first page that is not
+//! begun: what is left of the page before is not read in that epoch.
+
+use std::ops::Range;
+
+use crate::{
+    pack::Pages,
+    shuffle::{Permutation, derive_seed},
+};
+
+/// Separates the orders of pages from other uses of the run's seed.
+const PAGE_ORDER: u64 = 0x7061_6765_0000_0000;
+
+/// How one cell is read.
+#[derive(Debug)]
+pub(crate) struct CellReading {
+    pub(crate) pages: Pages,
+    /// From the cell's name, so that a new cell in the store changes no other cell's order.
+    name_hash: u64,
+    stages: Vec<ReadingStage>,
+}
+
+/// Rows of one length.
+#[derive(Debug)]
+struct ReadingStage {
+    /// Rows of the cell dealt in earlier stages.
+    rows_before: u64,
+    /// Pages of the cell begun in earlier stages, over all epochs.
+    pages_before: u64,
+    /// Tokens of the last of these pages that no row took.
+    skipped_tokens: u64,
+    seq_len: u64,
+    rows_per_page: u64,
+}
+
+/// Where a row lies.
+pub(crate) struct Place {
+    pub(crate) epoch: u64,
+    pub(crate) page: u64,
+    /// Tokens of the page before the row.
+    pub(crate) offset: u64,
+    /// The row in the cell's stream.
+    pub(crate) tokens: Range<u64>,
+}
+
+impl CellReading {
+    pub(crate) fn new(name: &str, pages: Pages) -> Self {
+        let hash = blake3::hash(name.as_bytes());
+        let name_hash = hash.as_bytes()[..8].iter().fold(0, |h, b| h << 8 | u64::from(*b));
+        Self { pages, name_hash, stages: Vec::new() }
+    }
+
+    /// Goes on with rows of `seq_len` tokens after `rows_before` rows of the cell.
+    pub(crate) fn go_on(&mut self, seq_len: usize, rows_before: u64) {
+        let (pages_before, skipped_tokens) = match self.stages.last() {
+            None => (0, 0),
+            Some(last) => {
+                let rows = rows_before - last.rows_before;
+                let pages = rows.div_ceil(last.rows_per_page);
+                let skipped = pages * last.rows_per_page - rows;
+                (last.pages_before + pages, skipped * last.seq_len)
+            }
+        };
+        let seq_len = seq_len as u64;
+        let rows_per_page = self.pages.page_len / seq_len;
+        self.stages.push(ReadingStage {
+            rows_before,
+            pages_before,
+            skipped_tokens,
+            seq_len,
+            rows_per_page,
+        });
+    }
+
+    /// Where row `index` of the cell lies, counted over all stages, of which `stage` holds it.
+    pub(crate) fn place(&self, stage: usize, index: u64, seed: u64) -> Place {
+        let stage = &self.stages[stage];
+        let row = index - stage.rows_before;
+        let turn = stage.pages_before + row / stage.rows_per_page;
+        let num_pages = self.pages.num_pages;
+        let (epoch, position) = (turn / num_pages, turn % num_pages);
+        let order_seed = derive_seed(seed, &[PAGE_ORDER, self.name_hash, epoch]);
+        let page = Permutation::new(num_pages, order_seed).apply(position);
+        let offset = row % stage.rows_per_page * stage.seq_len;
+        let start = self.pages.range(page).start + offset;
+        Place { epoch, page, offset, tokens: start..start + stage.seq_len }
+    }
+
+    /// Tokens left in the last page that was begun before a stage.
+    pub(crate) fn skipped_tokens(&self, stage: usize) -> u64 {
+        self.stages[stage].skipped_tokens
+    }
+
+    /// Tokens of the first `rows` rows of the cell, of which `stage` is the one that goes on.
+    pub(crate) fn tokens_of(&self, stage: usize, rows: u64) -> u64 {
+        let ends = self.stages[1..=stage].iter().map(|next| next.rows_before).chain([rows]);
+        let stages = self.stages.iter().zip(ends);
+        stages.map(|(stage, end)| (end - stage.rows_before) * stage.seq_len).sum()
+    }
+}
