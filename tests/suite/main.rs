@@ -8,6 +8,7 @@ mod bad_input;
 mod capacity;
 mod checkpoints;
 mod compute_bf16;
+mod context;
 mod evaluation;
 mod exactness;
 mod licences;

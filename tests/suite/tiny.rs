@@ -80,7 +80,8 @@ impl Tiny {
 
 pub(crate) fn config_in(folder: &Path, overrides: &[&str]) -> RunConfig {
     let overrides: Vec<String> = overrides.iter().map(ToString::to_string).collect();
-    let mut config = recipe::parse(RECIPE, "tiny.toml", &overrides).expect("a valid recipe");
+    let mut config = recipe::parse(RECIPE, "tiny.toml", &overrides)
+        .unwrap_or_else(|error| panic!("{}", error.chain()));
     config.data.cache = folder.join("cache");
     if config.data.sources.is_empty() {
         config.data.sources = vec![folder.join("corpus.jsonl")];
