@@ -203,7 +203,7 @@ fn a_length_for_which_a_weight_gets_no_row_is_refused() -> Test {
     let names = cells(&["a/q1", "b/q1"]);
     let weights = [("a/q1", 4e-7), ("b/q1", 1.0 - 4e-7)];
     let mixture = config(64, &[stage(0, &weights)]);
-    // 64 rows in 65,536 blocks are 4,194,304 in a period, a sixty-fourth of it one row a block.
+    // 4e-7 of 64 rows a block is 1.7 rows in 65,536 blocks; of one row a block it is 0.03.
     MixturePlan::new(&mixture, &lengths(4, 256, &[]), &names, 0)?;
     let error = MixturePlan::new(&mixture, &lengths(4, 256, &[(2, 256)]), &names, 0)
         .expect_err("0.03 rows a period")
