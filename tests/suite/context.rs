@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use fulmar::train::context::ContextStage;
 use fulmar::train::history::History;
 use fulmar::train::telemetry::Metrics;
-use fulmar::train::{TrainError, assemble, run};
+use fulmar::train::{assemble, run};
 
 use crate::process;
 use crate::tiny::{Tiny, assert_same_files, config_in, options_in, steps_from};
@@ -22,7 +23,7 @@ const DROPPING: [&str; 3] = [
     "parallel.shards=2",
     "parallel.dispatch={kind=\"pooled_wave\", num_expert_waves=2, capacity_factor=0.8, \
      transport_capacity_factor=0.8}",
-    "parallel.switches=[{step=9, dispatch={kind=\"ragged\"}}]",
+    "parallel.switches=[{step=8, dispatch={kind=\"ragged\"}}]",
 ];
 
 fn behind_a_gate() -> Vec<&'static str> {
@@ -103,9 +104,9 @@ fn a_run_killed_around_a_change_of_length_goes_on_with_the_same_bits() {
 #[test]
 fn rows_that_ranks_cannot_share_are_refused_before_anything_is_written() {
     let tiny = Tiny::new();
-    let overrides = ["context=[{from_step=5, seq_len=128}]", "parallel.replicas=2", "batch.rows=4"];
-    let error: TrainError = tiny.run("run", &overrides).expect_err("one row for two ranks");
-    let text = error.to_string();
+    let mut config = tiny.config(&["parallel.replicas=2"]);
+    config.context = vec![ContextStage::new(5, 128)];
+    let text = run(&config, &tiny.options("run")).expect_err("one row for two ranks").to_string();
     assert!(
         text.contains("`context[0].seq_len` is 128, needed a length of which 2 ranks"),
         "{text}"
