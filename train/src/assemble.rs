@@ -1,5 +1,6 @@
 //! From a [`RunConfig`] to live objects, in one visible order.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -22,6 +23,14 @@ pub struct RunData {
     pub digest: String,
     /// Bytes of source text a token of the training store stands for.
     pub bytes_per_token: f64,
+}
+
+impl RunData {
+    /// Rows taken from each cell of the store among the first `num_rows`, by arithmetic.
+    pub fn consumed(&self, num_rows: u64) -> BTreeMap<String, u64> {
+        let cells = self.rows.store().cell_names();
+        cells.into_iter().zip(self.rows.consumed(num_rows)).collect()
+    }
 }
 
 /// As [`data`] on one of several ranks: the first builds and says what is missing, the others open

@@ -3,6 +3,7 @@
 //! Exit statuses are those of [`crate::exit`].
 
 mod capacity;
+mod checkpoint;
 mod doctor;
 mod plan;
 mod run;
@@ -35,6 +36,9 @@ pub enum Command {
     /// Say what a recipe amounts to, without running it: counts, FLOPs by part, steps, rates, memory.
     #[command(after_help = "Example: train plan examples/recipes/d768.toml --json")]
     Plan(plan::PlanArgs),
+    /// Look at checkpoints, verify them, write them for another number of ranks.
+    #[command(after_help = "Example: train checkpoint list runs/mini")]
+    Checkpoint(checkpoint::CheckpointArgs),
     /// Say what each exchange rule would drop, hold and send, by replaying choices of experts.
     #[command(after_help = "\
 Example: train capacity --rows 65536 --factors 1.15,1.33 --documents lognormal:600:1.2
@@ -54,6 +58,7 @@ impl Command {
         match self {
             Self::Run(args) => args.execute(),
             Self::Plan(args) => args.execute(),
+            Self::Checkpoint(args) => args.execute(),
             Self::Capacity(args) => args.execute(),
             Self::Doctor(args) => args.execute(),
         }

@@ -42,6 +42,7 @@ impl RunArgs {
             stop_after: self.steps,
             samples: true,
             stop: StopSignal::listen()?,
+            storage: None,
         };
         let summary = run(&config, &options)?;
         report::print(&config, &options, &summary)
