@@ -92,6 +92,7 @@ fn ladder(args: &Args) -> Result<(), TrainError> {
         stop_after: args.steps.or(smoke.then_some(SMOKE_STEPS)),
         samples: true,
         stop: StopSignal::listen()?,
+        storage: None,
     };
     let summary = run(&config, &options)?;
     report::print(&config, &options, &summary)

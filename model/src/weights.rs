@@ -1,6 +1,7 @@
 //! Parameters by path: out of a model as data, and into one.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{DType, Gradients, Tensor, TensorData};
@@ -71,6 +72,19 @@ impl Held {
     pub fn read(&self) -> TensorData {
         let (bytes, _, dtype) = self.values.clone().into_data().into_parts();
         TensorData::from_bytes(bytes, self.shape.clone(), dtype)
+    }
+
+    /// Copies some of the flat entries to the host, and no others.
+    ///
+    /// # Panics
+    /// If there are fewer entries.
+    pub fn read_range(&self, entries: Range<usize>) -> TensorData {
+        let found = self.values.dims()[0];
+        assert!(
+            entries.end <= found,
+            "read_range: `entries` are {entries:?}, needed up to {found}"
+        );
+        self.values.clone().slice([entries]).into_data()
     }
 }
 

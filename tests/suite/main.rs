@@ -1,12 +1,14 @@
 //! The whole, seen through the facade.
 
 mod process;
+mod storages;
 mod tiny;
 mod toy;
 
 mod bad_input;
 mod capacity;
 mod checkpoints;
+mod checkpoints_in_time;
 mod compute_bf16;
 mod context;
 mod evaluation;

@@ -2,9 +2,7 @@
 
 use std::path::Path;
 
-use fulmar::train::checkpoint::load::{Source, restore};
-use fulmar::train::checkpoint::save::Run;
-use fulmar::train::checkpoint::{self, Manifest};
+use fulmar::train::checkpoint::Manifest;
 use fulmar::train::run;
 use fulmar_tests::compare::assert_close;
 use safetensors::{Dtype, SafeTensors};
@@ -113,20 +111,16 @@ fn momentum_of_two_shards_is_found_bit_for_bit_by_one_and_by_four() {
     let config = |shards: usize| toy::config([1, shards], &[BF16, "batch.rows=8"]);
     let saved = config(2);
     let batch = toy::batch(&saved, 1);
+    let storage = toy::storage_in(folder.path());
     on_every_rank(&saved, |mut rank| {
         rank.step(&batch)?;
-        let of_run = Run { folder: folder.path(), config: &saved, data: "made up" };
-        checkpoint::save(&of_run, &rank.state, rank.world)
+        rank.save(&storage)
     });
-    let path = checkpoint::step_folder(folder.path(), 1);
-    let manifest = Manifest::read(&path).expect("a manifest");
+    let manifest = Manifest::read(&*storage, 1).expect("a manifest");
     let stack = "layers.1.moe.experts.w_up.momentum";
     let of_shards = |shards: usize| -> Vec<u8> {
         let parts = on_every_rank(&config(shards), |mut rank| {
-            let experts = rank.world.experts(rank.config.model.num_experts);
-            let from = Source { path: &path, manifest: &manifest, experts };
-            let device = rank.device.clone();
-            restore(&from, rank.config, "made up", &device, &mut rank.state)?;
+            rank.restore_whole(&storage, &manifest)?;
             let data = rank.state.optimizer.export().remove(stack).expect("a moment");
             assert_eq!(data.dtype(), burn::tensor::DType::BF16);
             Ok(data.as_bytes().to_vec())

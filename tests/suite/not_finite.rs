@@ -67,7 +67,9 @@ fn a_run_logs_skipped_steps_and_stops_after_the_allowed_number() {
     bench.step();
     poison(&mut bench, "head.weight", f32::NAN);
     let out = tiny.path("poisoned");
-    let run_of = Run { folder: &out, config: &config, data: &bench.data.digest };
+    let storage = tiny.storage("poisoned");
+    let consumed = bench.data.consumed(config.batch.rows);
+    let run_of = Run { consumed, ..Run::new(&storage, &config, &bench.data.digest) };
     checkpoint::save(&run_of, &bench.state, &World::solo()).expect("saved");
 
     let mut options = tiny.options("poisoned");

@@ -10,8 +10,7 @@ use fulmar::data::Batch;
 use fulmar::ep::{DispatchConfig, DispatchCounts, Payload};
 use fulmar::model::weights;
 use fulmar::prelude::{MarginRange, Router as _};
-use fulmar::train::checkpoint::load::Source;
-use fulmar::train::checkpoint::{self, Manifest, save::Run};
+use fulmar::train::checkpoint::Manifest;
 use fulmar::train::step::StepReport;
 use fulmar::train::{RunConfig, TrainError};
 use fulmar_tests::compare::assert_close;
@@ -232,25 +231,21 @@ fn every_exchange_agrees_on_a_second_batch_after_the_biases_have_moved() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let config = toy::config([1, 1], &[]);
     let [first, second] = [8, 9].map(|seed| toy::batch(&config, seed));
-    let save = Run { folder: folder.path(), config: &config, data: "made up" };
+    let storage = toy::storage_in(folder.path());
     let needed = on_every_rank(&config, |mut rank| {
         rank.step(&first)?;
-        checkpoint::save(&save, &rank.state, rank.world)?;
+        rank.save(&storage)?;
         let found = rank.gradients(&second)?;
         let (low, high) = rank.step(&second)?.bias_range;
         assert!(low < -0.01 && high > 0.01, "biases from {low} to {high}");
         Ok(found)
     });
-    let path = checkpoint::step_folder(folder.path(), 1);
-    let manifest = Manifest::read(&path).expect("a manifest");
+    let manifest = Manifest::read(&*storage, 1).expect("a manifest");
     for layout in [[1, 4], [2, 2]] {
         let config = toy::config(layout, &[]);
         let exchanges = toy::roomy(&config);
         let ranks = on_every_rank(&config, |mut rank| {
-            let experts = rank.world.experts(config.model.num_experts);
-            let from = Source { path: &path, manifest: &manifest, experts };
-            let device = rank.device.clone();
-            checkpoint::load::restore(&from, &config, "made up", &device, &mut rank.state)?;
+            rank.restore_whole(&storage, &manifest)?;
             let found = exchanges.iter().map(|(_, dispatch)| {
                 rank.exchange_by(dispatch)?;
                 rank.gradients(&second)

@@ -1,16 +1,21 @@
 //! Checkpoints of several shards: any number of shards loads them, and none takes half of one.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use burn::tensor::TensorData;
-use fulmar::train::checkpoint::load::{Source, restore};
-use fulmar::train::checkpoint::save::Run;
-use fulmar::train::checkpoint::{self, Manifest};
+use fulmar::ep::Layout;
+use fulmar::train::checkpoint::load::Restored;
+use fulmar::train::checkpoint::reshard::reshard;
+use fulmar::train::checkpoint::{Manifest, newest, step_name};
+use fulmar::train::storage::Storage;
 use fulmar::train::{RunConfig, run};
 
 use crate::checkpoints::{remove, without};
-use crate::tiny::{Tiny, steps_from};
-use crate::toy::{self, Rank, on_every_rank};
+use crate::storages::Watched;
+use crate::tiny::{Tiny, assert_same_files, steps_from};
+use crate::toy::{self, on_every_rank, storage_in};
 
 /// Every number of shards that the tiny model's eight experts have, each with another exchange.
 const SHARDS: [(&str, &str); 4] = [
@@ -82,15 +87,16 @@ fn a_run_passes_over_a_checkpoint_that_lacks_the_file_of_one_shard() {
     options.stop_after = Some(4);
     let config = tiny.config(&four);
     run(&config, &options).expect("four steps");
-    remove(&tiny.checkpoint("run", 4).join("experts-2-of-4.safetensors"));
-    let found = checkpoint::newest(&tiny.path("run")).expect("listed");
+    remove(&tiny.checkpoint("run", 4).join("shard-2-of-4.safetensors"));
+    let storage = tiny.storage("run");
+    let found = newest(&*storage, None).expect("listed");
     let [refused] = &found.rejected[..] else { panic!("one reason, not {:?}", found.rejected) };
     let refused = refused.to_string();
-    assert!(refused.contains("step-00000004/experts-2-of-4.safetensors"), "{refused}");
+    assert!(refused.contains("step-00000004/shard-2-of-4.safetensors"), "{refused}");
     options.resume = true;
     let summary = run(&config, &options).expect("two steps");
     assert_eq!((summary.steps_taken, summary.state.step), (2, 4), "on from step 2");
-    assert!(checkpoint::newest(&tiny.path("run")).expect("listed").rejected.is_empty());
+    assert!(newest(&*storage, None).expect("listed").rejected.is_empty());
 }
 
 /// Six experts over `shards`, whose weights are 10 + id and whose moments 100 + id.
@@ -114,7 +120,7 @@ fn is_stack(name: &str) -> bool {
 }
 
 /// Saves the filled experts over three shards.
-fn save_six(folder: &Path) -> Manifest {
+fn save_six(storage: &Arc<dyn Storage>) -> Manifest {
     let config = six(3);
     let batch = toy::batch(&config, 1);
     on_every_rank(&config, |mut rank| {
@@ -133,31 +139,21 @@ fn save_six(folder: &Path) -> Manifest {
         }
         let device = rank.device.clone().inner();
         rank.state.optimizer.import(1, &device, |name| moments.remove(name))?;
-        let of_run = Run { folder, config: &config, data: "made up" };
-        checkpoint::save(&of_run, &rank.state, rank.world)
+        rank.save(storage)
     });
-    Manifest::read(&checkpoint::step_folder(folder, 1)).expect("a manifest")
-}
-
-/// Restores a rank; true, or the error's text.
-fn restored(rank: &mut Rank<'_>, path: &Path, manifest: &Manifest) -> Result<(), String> {
-    let experts = rank.world.experts(rank.config.model.num_experts);
-    let from = Source { path, manifest, experts };
-    let device = rank.device.clone();
-    let done = restore(&from, rank.config, "made up", &device, &mut rank.state);
-    done.map_err(|error| error.to_string())
+    Manifest::read(&**storage, 1).expect("a manifest")
 }
 
 #[test]
 fn six_experts_saved_by_three_shards_are_each_found_once_by_any_number() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let manifest = save_six(folder.path());
-    let path = checkpoint::step_folder(folder.path(), 1);
-    let files = manifest.files.keys().filter(|name| name.starts_with("experts-"));
+    let storage = storage_in(folder.path());
+    let manifest = save_six(&storage);
+    let files = manifest.files.keys().filter(|name| name.starts_with("shard-"));
     assert_eq!(files.count(), 3);
     for shards in [1, 2, 3, 6] {
         on_every_rank(&six(shards), |mut rank| {
-            restored(&mut rank, &path, &manifest).expect("whole");
+            rank.restore_whole(&storage, &manifest)?;
             let tensors = fulmar::model::weights::export(&rank.state.model).into_iter();
             let tensors = tensors.chain(rank.state.optimizer.export());
             let mut stacks = 0;
@@ -180,50 +176,147 @@ fn six_experts_saved_by_three_shards_are_each_found_once_by_any_number() {
     }
 }
 
+/// Why each rank refuses a checkpoint.
+fn refusals(shards: usize, storage: &Arc<dyn Storage>, manifest: &Manifest) -> Vec<String> {
+    on_every_rank(&six(shards), |mut rank| match rank.restore(storage, manifest)? {
+        Restored::Damaged(error) => Ok(error.to_string()),
+        Restored::Whole(census) => panic!("rank {} found {census}", rank.world.rank()),
+    })
+}
+
 #[test]
-fn a_shard_or_a_slice_that_is_missing_is_refused_by_name() {
+fn a_shard_or_a_slice_that_is_missing_is_refused_by_name_on_every_rank() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let manifest = save_six(folder.path());
-    let path = checkpoint::step_folder(folder.path(), 1);
-    let file = path.join("experts-1-of-3.safetensors");
-    let sound = std::fs::read(&file).expect("read");
-    let refusals = |shards: usize, manifest: &Manifest| -> Vec<Result<(), String>> {
-        on_every_rank(&six(shards), |mut rank| Ok(restored(&mut rank, &path, manifest)))
-    };
-    let assert_refused = |shards: usize, manifest: &Manifest, needed: &[Option<&str>]| {
-        for (rank, (found, needed)) in refusals(shards, manifest).iter().zip(needed).enumerate() {
-            match (found, needed) {
-                (Ok(()), None) => {}
-                (Err(error), Some(needed)) if error.contains(needed) => {}
-                _ => panic!("rank {rank} of {shards}: {found:?}, needed {needed:?}"),
+    let storage = storage_in(folder.path());
+    let sound = save_six(&storage);
+    let all_say = |manifest: &Manifest, needed: &str| {
+        for shards in [1, 2, 3, 6] {
+            for refusal in refusals(shards, &storage, manifest) {
+                assert!(refusal.contains(needed), "{shards} shards: {refusal}, needed {needed}");
             }
         }
     };
 
     // Sealed without a slice, as a writer that forgot it would have left it.
     for stack in ["layers.1.moe.experts.w_up", "layers.0.moe.experts.w_gate.momentum"] {
-        without(&file, &format!("{stack}@2..4"));
-        let named = |range: &str| format!("`{stack}`: experts {range} are missing");
-        let (two, front, back) = (named("2..4"), named("2..3"), named("3..4"));
-        assert_refused(1, &manifest, &[Some(&two)]);
-        assert_refused(2, &manifest, &[Some(&front), Some(&back)]);
-        assert_refused(3, &manifest, &[None, Some(&two), None]);
-        assert_refused(6, &manifest, &[None, None, Some(&front), Some(&back), None, None]);
-        std::fs::write(&file, &sound).expect("restored");
+        without(&*storage, 1, &format!("{stack}@2..4"));
+        let forgotten = Manifest::read(&*storage, 1).expect("a manifest");
+        all_say(&forgotten, &format!("`{stack}`: experts 2..4 are missing; found "));
     }
+    // With a slice that another shard has too.
+    let mut twice = sound.clone();
+    let first = &sound.files["shard-0-of-3.safetensors"].tensors;
+    let second = &mut twice.files.get_mut("shard-1-of-3.safetensors").expect("a file").tensors;
+    let stack = "layers.0.moe.experts.w_down@0..2";
+    second.insert(stack.to_owned(), first[stack].clone());
+    all_say(&twice, "`layers.0.moe.experts.w_down`: experts 0..2 are held twice");
 
     // Without the whole file: by its name if the manifest has it, by its experts if not.
-    remove(&file);
-    let found = checkpoint::newest(folder.path()).expect("listed");
+    sound.clone().write(&*storage).expect("restored");
+    remove(&folder.path().join(step_name(1)).join("shard-1-of-3.safetensors"));
+    let found = newest(&*storage, None).expect("listed");
     let refused = found.rejected.iter().map(ToString::to_string).collect::<Vec<_>>().concat();
-    assert!(found.newest.is_none() && refused.contains("experts-1-of-3.safetensors"), "{refused}");
-    assert_refused(1, &manifest, &[Some("experts-1-of-3.safetensors")]);
-    let mut forgotten = manifest.clone();
-    forgotten.files.remove("experts-1-of-3.safetensors");
-    assert_refused(
-        2,
-        &forgotten,
-        &[Some("experts 2..3 are missing"), Some("experts 3..4 are missing")],
+    assert!(found.newest.is_none() && refused.contains("shard-1-of-3.safetensors"), "{refused}");
+    all_say(&sound, "shard-1-of-3.safetensors");
+    let mut forgotten = sound;
+    forgotten.files.remove("shard-1-of-3.safetensors");
+    for refusal in refusals(2, &storage, &forgotten) {
+        assert!(
+            refusal.contains("is missing") || refusal.contains("2..4 are missing"),
+            "{refusal}"
+        );
+    }
+}
+
+/// Experts and shared tensors in proportions that leave uneven parts.
+fn of_layout(layout: [usize; 2]) -> RunConfig {
+    toy::config(layout, &["batch.rows=8", "model.num_experts=16", "model.intermediate_dim=32"])
+}
+
+const LAYOUTS: [[usize; 2]; 6] = [[1, 1], [2, 1], [1, 2], [2, 2], [4, 1], [1, 4]];
+
+/// One step at a layout, saved below `folder`.
+fn save_at(layout: [usize; 2], storage: &Arc<dyn Storage>) -> Manifest {
+    let config = of_layout(layout);
+    let batch = toy::batch(&config, 1);
+    on_every_rank(&config, |mut rank| {
+        rank.step(&batch)?;
+        rank.save(storage)
+    });
+    Manifest::read(&**storage, 1).expect("a manifest")
+}
+
+#[test]
+fn every_rank_writes_its_share_of_the_state() {
+    for layout in LAYOUTS {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let manifest = save_at(layout, &storage_in(folder.path()));
+        let parts = manifest.files.iter().filter(|(name, _)| name.starts_with("shard-"));
+        let bytes: Vec<u64> = parts.map(|(_, file)| file.bytes - file.header.bytes).collect();
+        assert_eq!(bytes.len(), layout[0] * layout[1]);
+        let even = bytes.iter().sum::<u64>() as f64 / bytes.len() as f64;
+        let most = *bytes.iter().max().expect("a part") as f64;
+        assert!(most <= 1.1 * even, "{layout:?}: {bytes:?}");
+    }
+}
+
+#[test]
+fn a_restore_at_any_layout_reads_each_byte_once_and_gives_the_same_bits() {
+    for saved in [[1, 1], [2, 2], [1, 4]] {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let storage = storage_in(folder.path());
+        let manifest = save_at(saved, &storage);
+        let state_bytes: u64 =
+            manifest.files.values().map(|file| file.bytes - file.header.bytes).sum();
+        for layout in LAYOUTS {
+            let watched = Watched::counting(storage.clone());
+            let counted: Arc<dyn Storage> = watched.clone();
+            let again = tempfile::tempdir().expect("a temporary folder");
+            let to = storage_in(again.path());
+            on_every_rank(&of_layout(layout), |mut rank| {
+                rank.restore_whole(&counted, &manifest)?;
+                rank.save(&to)
+            });
+            let read = watched.read.load(Ordering::Relaxed);
+            let amplification = read as f64 / state_bytes as f64;
+            println!("{saved:?} -> {layout:?}: {amplification:.4}");
+            assert!(amplification <= 1.1, "{saved:?} -> {layout:?}: {amplification}");
+            let found = Manifest::read(&*to, 1).expect("a manifest");
+            assert_eq!(
+                (found.weights, found.state),
+                (manifest.weights.clone(), manifest.state.clone())
+            );
+        }
+    }
+}
+
+#[test]
+fn a_checkpoint_written_for_another_layout_is_what_its_ranks_would_have_saved() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    let manifest = save_at([2, 2], &storage_in(&from));
+    for [replicas, shards] in LAYOUTS {
+        let layout = Layout::new(replicas, shards);
+        let (offline, online) = (to.join(format!("{layout:?}")), to.join(format!("on{layout:?}")));
+        let written = reshard(&*storage_in(&from), &manifest, layout, &*storage_in(&offline));
+        let written = written.expect("written");
+        let storage = storage_in(&from);
+        on_every_rank(&of_layout([replicas, shards]), |mut rank| {
+            rank.restore_whole(&storage, &manifest)?;
+            rank.save(&storage_in(&online))
+        });
+        let [offline, online] = [offline, online].map(|root| root.join(step_name(1)));
+        assert_same_files(&offline, &online);
+        assert_eq!((written.layout.replicas, written.layout.shards), (replicas, shards));
+        assert_eq!(written.state, manifest.state);
+    }
+    let error = reshard(
+        &*storage_in(&from),
+        &manifest,
+        Layout::new(1, 3),
+        &*storage_in(&to.join("thirds")),
     );
-    assert_refused(3, &forgotten, &[None, Some("experts 2..4 are missing"), None]);
+    assert!(error.expect_err("16 experts").to_string().contains("divisor of 16"));
+    let same = reshard(&*storage_in(&from), &manifest, Layout::solo(), &*storage_in(&from));
+    assert!(same.expect_err("it is there").to_string().contains("something is there"));
 }

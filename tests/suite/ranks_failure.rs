@@ -143,7 +143,10 @@ fn a_run_with_nan_on_one_rank_stops_after_the_allowed_number_by_every_exchange()
     config.data.sources = vec![tiny.path("words.jsonl")];
     let data = assemble::data(&config).expect("a readable corpus");
     let poison = tokens_of_one_rank(&config, &data.rows);
-    let of_run = Run { folder: &tiny.path("run"), config: &config, data: &data.digest };
+    let storage = tiny.storage("run");
+    let consumed = data.consumed(config.batch.rows);
+    let saved = config.clone();
+    let of_run = Run { consumed, ..Run::new(&storage, &saved, &data.digest) };
     on_every_rank(&config, |mut rank| {
         assert!(rank.step(&data.rows.batch(0..8))?.updated);
         rank.change_weights(|path, data| {

@@ -1,6 +1,8 @@
 //! A model that any number of ranks up to 16 trains on made-up rows: no text, no files.
 
 use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
@@ -9,9 +11,13 @@ use fulmar::ep::transport::{WorldError, run_world};
 use fulmar::ep::{DispatchConfig, Dispatcher, Layout, Payload, TokenDispatcher, World};
 use fulmar::model::{BackwardPlan, GradientSink, ModelInput, Recompute, weights};
 use fulmar::prelude::QuantileBalancing;
+use fulmar::train::checkpoint::load::{Restored, restore};
+use fulmar::train::checkpoint::save::Saved;
+use fulmar::train::checkpoint::{self, Manifest, Run};
 use fulmar::train::optim::Gradients;
 use fulmar::train::state::{self, TrainState};
 use fulmar::train::step::{StepContext, StepReport};
+use fulmar::train::storage::{LocalStorage, Storage};
 use fulmar::train::{DeviceChoice, RunConfig, TrainError, device, recipe};
 
 pub(crate) const RECIPE: &str = r#"
@@ -38,6 +44,11 @@ rows = 32
 [schedule]
 steps = 10
 "#;
+
+/// A storage below `folder`.
+pub(crate) fn storage_in(folder: &Path) -> Arc<dyn Storage> {
+    Arc::new(LocalStorage::new(folder))
+}
 
 /// Longer than any wait of a sound test, on a busy machine too.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
@@ -176,6 +187,33 @@ impl<'a> Rank<'a> {
             world,
             config,
         })
+    }
+
+    /// Saves the state as one of made-up data.
+    pub(crate) fn save(&self, storage: &Arc<dyn Storage>) -> Result<Saved, TrainError> {
+        checkpoint::save(&Run::new(storage, self.config, "made up"), &self.state, self.world)
+    }
+
+    /// Restores the state from what [`save`](Self::save) made.
+    pub(crate) fn restore(
+        &mut self,
+        storage: &Arc<dyn Storage>,
+        manifest: &Manifest,
+    ) -> Result<Restored, TrainError> {
+        let run = Run::new(storage, self.config, "made up");
+        restore(manifest, &run, self.world, &self.device, &mut self.state)
+    }
+
+    /// As [`restore`](Self::restore) of a checkpoint that is whole.
+    pub(crate) fn restore_whole(
+        &mut self,
+        storage: &Arc<dyn Storage>,
+        manifest: &Manifest,
+    ) -> Result<(), TrainError> {
+        match self.restore(storage, manifest)? {
+            Restored::Whole(_) => Ok(()),
+            Restored::Damaged(error) => Err(error),
+        }
     }
 
     /// Takes another exchange from now on.

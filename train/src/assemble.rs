@@ -1,5 +1,6 @@
 //! From a [`RunConfig`] to live objects, in one visible order.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -22,6 +23,18 @@ pub struct RunData {
     pub digest: String,
     /// Bytes of source text a token of the training store stands for.
     pub bytes_per_token: f64,
+}
+
+impl RunData {
+    /// Rows taken from each cell of the store among the first `num_rows`, by arithmetic.
+    pub fn consumed(&self, num_rows: u64) -> BTreeMap<String, u64> {
+        consumed(&self.rows, num_rows)
+    }
+}
+
+/// Rows taken from each cell of the store among the first `num_rows`.
+pub(crate) fn consumed(rows: &RowSource, num_rows: u64) -> BTreeMap<String, u64> {
+    rows.store().cell_names().into_iter().zip(rows.consumed(num_rows)).collect()
 }
 
 /// As [`data`] on one of several ranks: the first builds and says what is missing, the others open
@@ -71,7 +84,10 @@ fn open(config: &RunConfig, say: &dyn Fn(String)) -> Result<RunData, TrainError>
 }
 
 /// The rows of a run's plan.
-fn rows(config: &RunConfig, store: Arc<Store>) -> Result<RowSource, TrainError> {
+///
+/// # Errors
+/// If a cell of the mixture is not in the store, or too small for the plan's rows.
+pub(crate) fn rows(config: &RunConfig, store: Arc<Store>) -> Result<RowSource, TrainError> {
     let block_rows = config.data.block_rows;
     let mixture = match &config.data.stages {
         Some(stages) => MixtureConfig { block_rows, stages: stages.clone() },

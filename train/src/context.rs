@@ -76,6 +76,16 @@ impl RunConfig {
         }
     }
 
+    /// Rows taken by the first `batches` batches, of all lengths.
+    ///
+    /// # Panics
+    /// If the plan was not validated.
+    pub fn rows_taken(&self, batches: u64) -> u64 {
+        let lengths = self.row_lengths().plan(self.data.block_rows);
+        let batches_of = lengths.and_then(|lengths| lengths.batches(self.tokens_per_step()));
+        batches_of.expect("a validated plan").rows(batches).start
+    }
+
     /// How many stages are open at a position in the data.
     pub fn open_stages(&self, batches: u64) -> usize {
         let open = |stage: &&ContextStage| stage.opened_at.is_some_and(|at| at <= batches);

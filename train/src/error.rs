@@ -142,6 +142,33 @@ pub enum TrainError {
         /// The answer.
         source: std::io::Error,
     },
+    /// A state that could not be saved.
+    #[error("the state of step {step} was not saved: rank {rank}: {problem}")]
+    NotSaved {
+        /// The step.
+        step: u64,
+        /// The first rank that could not write.
+        rank: usize,
+        /// Its error and the causes.
+        problem: String,
+    },
+    /// What some rank found out about a checkpoint while it was restored.
+    #[error("{reason}")]
+    Damaged {
+        /// The rank's error and the causes.
+        reason: String,
+    },
+    /// A run that saved, of which no checkpoint is whole.
+    #[error(
+        "no whole checkpoint in {place}, though the run saved: {}; start anew in another folder",
+        reasons.join("; ")
+    )]
+    NoneWhole {
+        /// Path or address of the checkpoints.
+        place: String,
+        /// One reason for each that was passed over.
+        reasons: Vec<String>,
+    },
     /// Recorded choices of experts that cannot be used.
     #[error("choices {path}: {problem}")]
     Choices {
@@ -220,7 +247,7 @@ impl TrainError {
         doing: &'static str,
         storage: &dyn Storage,
         name: &str,
-    ) -> impl FnOnce(std::io::Error) -> Self {
+    ) -> impl FnOnce(std::io::Error) -> Self + use<> {
         let place = storage.locate(name);
         move |source| Self::Storage { doing, place, source }
     }

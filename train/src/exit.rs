@@ -43,6 +43,9 @@ pub fn status_of(error: &TrainError) -> u8 {
         TrainError::Transport(_) => PEER_LOST,
         TrainError::Checkpoint { .. }
         | TrainError::Storage { .. }
+        | TrainError::NotSaved { .. }
+        | TrainError::Damaged { .. }
+        | TrainError::NoneWhole { .. }
         | TrainError::MissingState { .. }
         | TrainError::StateType { .. } => CHECKPOINT,
         TrainError::Device { .. } | TrainError::Unhealthy { .. } => DEVICE,

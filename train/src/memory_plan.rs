@@ -9,6 +9,7 @@ use fulmar_model::activations::BlockWords;
 use fulmar_model::{ModelConfig, Recompute, Role};
 use serde::Serialize;
 
+use crate::checkpoint;
 use crate::config::RunConfig;
 use crate::optim::{OptimizerConfig, Rule};
 
@@ -39,6 +40,9 @@ pub struct MemoryPlan {
     pub loss: u64,
     /// The buffers of one exchange, sent and arrived.
     pub exchange: u64,
+    /// What a save holds at most beside the state: some pieces of a tensor, or, in the background,
+    /// one more copy of the state, made as updates change it.
+    pub saving: u64,
     /// What depends on the activations that are kept, one entry a mode.
     pub modes: Vec<ModeMemory>,
 }
@@ -68,6 +72,7 @@ impl MemoryPlan {
             statistics: sizes.statistics,
             loss: WORD * sizes.loss,
             exchange: WORD * sizes.exchange,
+            saving: saving(config, WORD * sizes.all.held + sizes.all.state_bytes),
             modes: Recompute::ALL.map(|recompute| sizes.mode(recompute)).to_vec(),
         }
     }
@@ -75,6 +80,16 @@ impl MemoryPlan {
     /// The line of `recompute`.
     pub fn mode(&self, recompute: Recompute) -> &ModeMemory {
         self.modes.iter().find(|mode| mode.recompute == recompute).expect("a line for each mode")
+    }
+}
+
+/// Bytes that a save takes of a rank whose state has `state` bytes.
+fn saving(config: &RunConfig, state: u64) -> u64 {
+    let pieces = state.min(checkpoint::SAVE_PIECES_BYTES);
+    match (config.checkpoint.enabled, config.checkpoint.background) {
+        (false, _) => 0,
+        (true, false) => pieces,
+        (true, true) => state + pieces,
     }
 }
 
@@ -202,6 +217,7 @@ impl fmt::Display for MemoryPlan {
             ("balancing statistics", self.statistics),
             ("logits and loss", self.loss),
             ("exchange buffers", self.exchange),
+            ("beside it, in a save", self.saving),
         ] {
             writeln!(f, "  {owner:<22} {:>22.1}", mib(bytes))?;
         }

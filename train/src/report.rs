@@ -40,7 +40,7 @@ pub fn print(
         println!("loss plot   {}", options.out.join("loss.svg").display());
     }
     match &summary.checkpoint {
-        Some(path) => println!("checkpoint  {}", path.display()),
+        Some(place) => println!("checkpoint  {place}"),
         None => println!("checkpoint  none: saving is off"),
     }
     Ok(())

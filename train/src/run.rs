@@ -1,23 +1,28 @@
 //! A run from its recipe to its summary: what is checked and opened before the first step.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use fulmar_ep::World;
 use fulmar_eval::EvalReport;
 
 use crate::assemble::{self, RunData};
-use crate::checkpoint::{self, Manifest};
+use crate::checkpoint;
+use crate::checkpoint::resume::Resumed;
 use crate::config::RunConfig;
 use crate::device::{self, DeviceChoice, OpenDevice};
 use crate::error::TrainError;
 use crate::launch::on_ranks;
+use crate::memory_plan::MemoryPlan;
+use crate::operations::{self, Position};
 use crate::plan::grouped;
 use crate::samples::Sample;
 use crate::state::TrainState;
 use crate::step::StepReport;
 use crate::stop_signal::StopSignal;
+use crate::storage::{Storage, open_storage};
 use crate::telemetry::jsonl::LOG_FILE;
-use crate::telemetry::memory::Sizes;
+use crate::telemetry::memory::{Sizes, human};
 use crate::training_loop::{Assembled, TrainingLoop};
 
 /// How a run is started; what it computes is in its [`RunConfig`].
@@ -35,6 +40,8 @@ pub struct RunOptions {
     pub samples: bool,
     /// Raised to make the run save and end after the step at hand.
     pub stop: StopSignal,
+    /// Where checkpoints lie instead of the recipe's place.
+    pub storage: Option<Arc<dyn Storage>>,
 }
 
 /// What a run leaves behind for its last words.
@@ -66,8 +73,8 @@ pub struct RunSummary {
     pub skipped: u64,
     /// The metric log.
     pub log: PathBuf,
-    /// The last checkpoint, if any was saved.
-    pub checkpoint: Option<PathBuf>,
+    /// Path or address of the last checkpoint, if there is one.
+    pub checkpoint: Option<String>,
 }
 
 impl RunSummary {
@@ -87,41 +94,68 @@ impl RunSummary {
 /// Of several ranks, the first cause, with the rank's number.
 pub fn run(config: &RunConfig, options: &RunOptions) -> Result<RunSummary, TrainError> {
     config.validate()?;
-    let end = end_of(config, options)?;
-    on_ranks(config, |world| run_rank(config, options, end, world))
+    on_ranks(config, |world| run_rank(config, options, world))
 }
 
 fn run_rank(
     config: &RunConfig,
     options: &RunOptions,
-    end: u64,
     world: &World,
 ) -> Result<RunSummary, TrainError> {
     let device = device::open(options.device)?;
     device::require_types(config, &device)?;
-    let newest = newest_for_all(options, world)?;
-    let data = assemble::data_of_rank(config, world)?;
-    let mut state = TrainState::new(config, world, &device.device)?;
-    if let Some((path, manifest)) = newest.filter(|_| options.resume) {
-        let experts = world.experts(config.model.num_experts);
-        let from = checkpoint::load::Source { path: &path, manifest: &manifest, experts };
-        checkpoint::load::restore(&from, config, &data.digest, &device.device, &mut state)?;
-        if world.is_first() {
-            println!("resumed from {} (step {})", path.display(), state.step);
-        }
+    let storage = match &options.storage {
+        Some(storage) => storage.clone(),
+        None => open_storage(config, &options.out)?,
+    };
+    if world.is_first() && !options.resume {
+        refuse_to_overwrite(&*storage, options)?;
     }
+    let mut data = assemble::data_of_rank(config, world)?;
+    let Resumed { state, plan, from, .. } =
+        state_to_begin_with(config, options, &storage, &data, world, &device)?;
+    // That of a parent lies elsewhere.
+    let resumed_from = from.filter(|from| from.parent == plan.parent).map(|from| from.step);
+    data.rows = Arc::new(assemble::rows(&plan, data.rows.store().clone())?);
+    let end = end_of(&plan, options)?;
     if world.is_first() {
+        if options.resume && state.step == 0 {
+            println!("no whole checkpoint in {}: starting from zero", storage.locate(""));
+        }
         println!("device: {}", device.name);
         if state.step >= end {
             println!("no step to take: the run ends at step {end}");
         }
-        describe(config, &data, &state);
+        describe(&plan, &data, &state);
+        describe_saving(&plan, &*storage);
         write_identity(config, options, &state)?;
     }
-    TrainingLoop::new(config.clone(), options, world, Assembled { device, data, state }, end)?.run()
+    let assembled = Assembled { device, data, state, storage, resumed_from };
+    TrainingLoop::new(plan, options, world, assembled, end)?.run()
 }
 
-/// Recipe and optimizer table into the run's folder.
+/// The state and the plan of the newest whole checkpoint, of a parent, or of a run's start.
+fn state_to_begin_with(
+    config: &RunConfig,
+    options: &RunOptions,
+    storage: &Arc<dyn Storage>,
+    data: &RunData,
+    world: &World,
+    device: &OpenDevice,
+) -> Result<Resumed, TrainError> {
+    let operations = operations::of_all_ranks(&options.out, world)?;
+    let plan_at = |at: Position| {
+        let plan = operations::apply_until(config, &operations, at)?;
+        let rows = assemble::rows(&plan, data.rows.store().clone())?;
+        let consumed = assemble::consumed(&rows, plan.rows_taken(at.batches));
+        Ok((plan, consumed))
+    };
+    let run = checkpoint::Run::new(storage, config, &data.digest);
+    checkpoint::resume::resume(&run, &plan_at, &options.out, world, &device.device)
+}
+
+/// The recipe that the run begins with and its optimizer table into the run's folder. What a later
+/// attempt changes of the recipe, where it may, is in the history.
 fn write_identity(
     config: &RunConfig,
     options: &RunOptions,
@@ -129,42 +163,13 @@ fn write_identity(
 ) -> Result<(), TrainError> {
     let recipe = options.out.join(checkpoint::RECIPE);
     std::fs::create_dir_all(&options.out).map_err(TrainError::io("create", &options.out))?;
-    std::fs::write(&recipe, crate::recipe::to_toml(config))
-        .map_err(TrainError::io("write", &recipe))?;
+    if !recipe.exists() {
+        std::fs::write(&recipe, crate::recipe::to_toml(config))
+            .map_err(TrainError::io("write", &recipe))?;
+    }
     let table = options.out.join("optimizer_table.txt");
     std::fs::write(&table, state.optimizer.table().to_string())
         .map_err(TrainError::io("write", &table))
-}
-
-/// The newest whole checkpoint as the first rank sees it; all others confirm its manifest.
-///
-/// Ranks that look for themselves may find different ones while a folder is being written.
-fn newest_for_all(
-    options: &RunOptions,
-    world: &World,
-) -> Result<Option<(PathBuf, Manifest)>, TrainError> {
-    let mut found = None;
-    if world.is_first() {
-        let newest = checkpoint::newest(&options.out)?;
-        refuse_to_overwrite(&newest, options)?;
-        say_what_was_found(&newest, options);
-        found = newest.newest;
-    }
-    let step = found.as_ref().map_or([0, 0], |(_, manifest)| [1, manifest.step]);
-    let chosen = world.all.gather_u64("checkpoint", &step)?.swap_remove(0);
-    if chosen[0] == 0 {
-        return Ok(None);
-    }
-    let (path, manifest) = match found {
-        Some(found) => found,
-        None => {
-            let path = checkpoint::step_folder(&options.out, chosen[1]);
-            let manifest = Manifest::read(&path)?;
-            (path, manifest)
-        }
-    };
-    world.all.agree("manifest of the checkpoint", manifest.digest())?;
-    Ok(Some((path, manifest)))
 }
 
 fn end_of(config: &RunConfig, options: &RunOptions) -> Result<u64, TrainError> {
@@ -181,29 +186,32 @@ fn end_of(config: &RunConfig, options: &RunOptions) -> Result<u64, TrainError> {
 }
 
 /// Without `--resume` a run starts in a folder that holds none.
-fn refuse_to_overwrite(found: &checkpoint::Found, options: &RunOptions) -> Result<(), TrainError> {
-    if options.resume {
-        return Ok(());
-    }
+fn refuse_to_overwrite(storage: &dyn Storage, options: &RunOptions) -> Result<(), TrainError> {
+    let found = checkpoint::newest(storage, None)?;
     let holds = match &found.newest {
-        Some((_, manifest)) => format!("a run at step {}", manifest.step),
-        None if options.out.join(LOG_FILE).exists() => "a run without a checkpoint".to_owned(),
+        Some(manifest) => format!("a run at step {}", manifest.step),
+        None if !found.rejected.is_empty() || options.out.join(LOG_FILE).exists() => {
+            "a run without a checkpoint".to_owned()
+        }
         None => return Ok(()),
     };
     let advice = "go on with --resume or choose another --out";
     Err(TrainError::checkpoint(&options.out, format!("the folder holds {holds}; {advice}")))
 }
 
-fn say_what_was_found(found: &checkpoint::Found, options: &RunOptions) {
-    if !options.resume {
+/// Where checkpoints go, and what saving takes beside the state.
+fn describe_saving(config: &RunConfig, storage: &dyn Storage) {
+    if !config.checkpoint.enabled {
+        println!("checkpoints: none");
         return;
     }
-    for reason in &found.rejected {
-        println!("passed over: {reason}");
-    }
-    if found.newest.is_none() {
-        println!("no whole checkpoint in {}: starting from zero", options.out.display());
-    }
+    let plan = MemoryPlan::new(config);
+    println!(
+        "checkpoints: {}; saving {} takes up to {} of a rank",
+        storage.locate(""),
+        if config.checkpoint.background { "beside training" } else { "between steps" },
+        human(plan.saving),
+    );
 }
 
 fn describe(config: &RunConfig, data: &RunData, state: &TrainState) {

@@ -1,263 +1,336 @@
-//! Files back into a state.
+//! Files back into a state, at any layout of ranks.
+//!
+//! Each byte of a checkpoint is read and verified once over all ranks: shared tensors are dealt over
+//! all of them and broadcast, the experts of a shard are split by its replicas and gathered. A rank
+//! reads its parts ahead on threads of its own, and ranks go from tensor to tensor together, so that
+//! all stop where one finds damage.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use burn::tensor::{DType, Device, TensorData};
-use fulmar_model::{Role, weights};
-use memmap2::Mmap;
-use safetensors::{Dtype, SafeTensors};
+use fulmar_ep::World;
+use fulmar_ep::transport::{Buffer, Collective, TransportError};
+use fulmar_model::weights;
 
+use super::census::{self, Census, Expected};
+use super::dealing::Dealing;
 use super::manifest::Manifest;
-use super::{BALANCE, OPTIMIZER, RECIPE, WEIGHTS, folder, holds_experts, slices};
-use crate::checkpoint::save::parameter_of;
-use crate::config::RunConfig;
+use super::read::{self, Index, Stretch};
+use super::save::Run;
+use super::{RECIPE, same_run, snapshot, step_name};
 use crate::error::TrainError;
-use crate::recipe;
 use crate::state::TrainState;
+use crate::storage::Storage;
 
-/// The newest whole checkpoint of a run, and why newer ones were passed over.
+/// How a restore ended, on every rank alike.
 #[derive(Debug)]
-pub struct Found {
-    /// Folder and manifest of the checkpoint, if there is a whole one.
-    pub newest: Option<(PathBuf, Manifest)>,
-    /// One reason for each newer folder, newest first.
-    pub rejected: Vec<TrainError>,
+pub enum Restored {
+    /// The state is that of the checkpoint, and this is what was found in it.
+    Whole(Census),
+    /// The checkpoint is damaged. The state is of no use any more.
+    Damaged(TrainError),
 }
 
-/// Looks for the newest whole checkpoint under `run`; every file's checksum is verified.
+/// Replaces everything in `state` by what a checkpoint holds; every rank calls it. `run.consumed` is
+/// what the run takes up to the checkpoint's place in the data.
 ///
 /// # Errors
-/// If the folder of checkpoints exists and cannot be listed.
-pub fn newest(run: &Path) -> Result<Found, TrainError> {
-    let parent = folder(run);
-    let mut found = Found { newest: None, rejected: Vec::new() };
-    if !parent.exists() {
-        return Ok(found);
-    }
-    let list = || -> std::io::Result<Vec<PathBuf>> {
-        std::fs::read_dir(&parent)?.map(|entry| Ok(entry?.path())).collect()
-    };
-    let mut candidates = list().map_err(TrainError::io("list", &parent))?;
-    candidates.retain(|path| {
-        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("step-"))
-    });
-    candidates.sort();
-    for path in candidates.into_iter().rev() {
-        let whole =
-            Manifest::read(&path).and_then(|manifest| manifest.verify(&path).map(|()| manifest));
-        match whole {
-            Ok(manifest) => {
-                found.newest = Some((path, manifest));
-                break;
-            }
-            Err(reason) => found.rejected.push(reason),
-        }
-    }
-    Ok(found)
-}
-
-/// A checkpoint, and the experts that are wanted from it.
-#[derive(Debug, Clone)]
-pub struct Source<'a> {
-    /// The checkpoint's folder.
-    pub path: &'a Path,
-    /// Its manifest.
-    pub manifest: &'a Manifest,
-    /// Global ids of the experts of this rank's shard, however they are spread over files.
-    pub experts: Range<usize>,
-}
-
-/// Replaces everything in `state` by what a checkpoint holds, parameter by parameter.
-///
-/// # Errors
-/// If the checkpoint is of another recipe, seed, data or optimizer table; then the state is as it
-/// was. If it lacks a tensor; then the state has no weights any more.
+/// If the checkpoint is not of this run: another recipe, seed, data, optimizer table or place in the
+/// data; the state is as it was then. If a peer is lost.
 pub fn restore(
-    from: &Source<'_>,
-    config: &RunConfig,
-    data_digest: &str,
+    manifest: &Manifest,
+    run: &Run<'_>,
+    world: &World,
     device: &Device,
     state: &mut TrainState,
-) -> Result<(), TrainError> {
-    let Source { path, manifest, experts } = from;
-    same_run(path, config)?;
-    let differs = |what: &str, found: &str, needed: &str| {
-        TrainError::checkpoint(path, format!("{what} {found}, needed {needed}"))
+) -> Result<Restored, TrainError> {
+    let storage = &**run.storage;
+    let recipe = match recipe_for_all(storage, manifest, world)? {
+        Ok(recipe) => recipe,
+        Err(damage) => return Ok(Restored::Damaged(damage)),
     };
-    if manifest.data != data_digest {
-        return Err(differs("was trained on data", &manifest.data, data_digest));
+    same_run::check(manifest, &recipe, run, state.optimizer.table())?;
+    let expected = census::expected(&state.optimizer, &run.config.model, manifest.step);
+    let census = census::take(&manifest.files, &expected);
+    if let Some(problem) = census.problems.first() {
+        let path = storage.locate(&step_name(manifest.step)).into();
+        let problem = format!("{problem}; found {census}");
+        return Ok(Restored::Damaged(TrainError::Checkpoint { path, problem }));
     }
-    let table = state.optimizer.table().clone();
-    if manifest.optimizer_table != table.digest() {
-        return Err(differs("optimizer table", &manifest.optimizer_table, &table.digest()));
+    if let Err(damage) = together(world, headers(storage, manifest, world))? {
+        return Ok(Restored::Damaged(damage));
     }
-    let weights_file = TensorFile::open(path, WEIGHTS)?;
-    let moments = TensorFile::open(path, OPTIMIZER)?;
-    let balance = TensorFile::open(path, BALANCE)?;
-    let stacks = ExpertFiles::open(path, manifest)?;
-
-    let is_stack =
-        |parameter: &str| table.get(parameter).is_some_and(|entry| entry.role == Role::ExpertStack);
-    let mut problem = None;
-    let mut read = |file: &TensorFile, name: &str, parameter: &str| {
-        if !is_stack(parameter) {
-            return file.tensor(name);
+    let num_experts = run.config.model.num_experts;
+    let dealing = snapshot::dealing(&expected, world.layout, num_experts);
+    let plan = Plan { expected: &expected, dealing, num_experts, world };
+    let order = order(state, run, manifest.step);
+    let items = plan.items(&Index::new(manifest), &order);
+    std::thread::scope(|scope| {
+        let (parts, arriving) = sync_channel(0);
+        scope.spawn(move || read_parts(storage, &items, &parts));
+        let mut arrivals =
+            Arrivals { plan: &plan, parts: arriving, failure: None, lost: None, stopped: false };
+        let filled = fill(state, manifest, &mut arrivals, (run, device));
+        let Arrivals { failure, lost, .. } = arrivals;
+        if let Some(lost) = lost {
+            return Err(lost.into());
         }
-        let stack = stacks.stack(name, experts.clone());
-        stack.map_err(|error| problem.get_or_insert(error).to_string()).ok()
+        // What one rank found out comes before what others could not do for lack of it.
+        let found = together(world, failure.map_or(Ok(()), Err))?;
+        Ok(match found.and(together(world, filled)?) {
+            Ok(()) => Restored::Whole(census),
+            Err(damage) => Restored::Damaged(damage),
+        })
+    })
+}
+
+/// The first failure of any rank, on every rank.
+fn together<T>(
+    world: &World,
+    own: Result<T, TrainError>,
+) -> Result<Result<T, TrainError>, TransportError> {
+    let said = own.as_ref().err().map(TrainError::chain).unwrap_or_default();
+    let all = world.all.gather_bytes("restored", said.as_bytes())?;
+    Ok(match all.into_iter().find(|said| !said.is_empty()) {
+        None => own,
+        Some(reason) => {
+            let reason = String::from_utf8_lossy(&reason).into_owned();
+            Err(TrainError::Damaged { reason })
+        }
+    })
+}
+
+/// The recipe of a checkpoint, which the first rank reads.
+fn recipe_for_all(
+    storage: &dyn Storage,
+    manifest: &Manifest,
+    world: &World,
+) -> Result<Result<String, TrainError>, TransportError> {
+    let own = match world.is_first() {
+        true => read::header(storage, manifest, RECIPE),
+        false => Ok(Vec::new()),
     };
+    let own = match together(world, own)? {
+        Ok(own) => own,
+        Err(damage) => return Ok(Err(damage)),
+    };
+    let text = world.all.gather_bytes("recipe of a checkpoint", &own)?.swap_remove(0);
+    Ok(Ok(String::from_utf8_lossy(&text).into_owned()))
+}
+
+/// Verifies the beginnings of files, each by one rank.
+fn headers(storage: &dyn Storage, manifest: &Manifest, world: &World) -> Result<(), TrainError> {
+    let files = manifest.files.keys().filter(|file| *file != RECIPE).enumerate();
+    let own = files.filter(|(index, _)| index % world.layout.ranks() == world.rank());
+    own.map(|(_, file)| read::header(storage, manifest, file).map(drop)).collect()
+}
+
+/// The names of all tensors of a state in the order in which they are replaced.
+fn order(state: &TrainState, run: &Run<'_>, step: u64) -> Vec<String> {
+    let mut names = Vec::new();
+    weights::visit(&state.model, |path, _| names.push(path.to_owned()));
+    if step > 0 {
+        names.extend(state.optimizer.state_names().into_iter().map(|(_, name, _)| name));
+        names.extend((0..run.config.model.num_layers).map(census::balance_name));
+    }
+    names
+}
+
+/// Replaces all of a state by what arrives.
+fn fill(
+    state: &mut TrainState,
+    manifest: &Manifest,
+    arrivals: &mut Arrivals<'_>,
+    (run, device): (&Run<'_>, &Device),
+) -> Result<(), TrainError> {
     // Given away, so that each old weight is freed when the new one is there.
     let husk = weights::emptied(&state.model);
-    let model = weights::import(std::mem::replace(&mut state.model, husk), |path| {
-        read(&weights_file, path, path).filter(|data| data.dtype() == DType::F32)
-    });
-    let imported = state.optimizer.import(manifest.step, &device.clone().inner(), |name| {
-        read(&moments, name, parameter_of(name))
-    });
-    if let Some(problem) = problem {
-        return Err(problem);
-    }
-    let missing = |error: &dyn std::fmt::Display| TrainError::checkpoint(path, error.to_string());
-    state.model = model.map_err(|error| missing(&error))?;
-    imported.map_err(|error| missing(&error))?;
-    state.pending = balance.pending(config)?;
-    state.step = manifest.step;
-    state.batches = manifest.batches;
+    let given = std::mem::replace(&mut state.model, husk);
+    state.model = weights::import(given, |path| arrivals.take(path))?;
+    let device = device.clone().inner();
+    state.optimizer.import(manifest.step, &device, |name| arrivals.take(name))?;
+    let layers = if manifest.step == 0 { 0 } else { run.config.model.num_layers };
+    let balance = |layer| {
+        let name = census::balance_name(layer);
+        let data = arrivals.take(&name).ok_or(TrainError::MissingState { name })?;
+        Ok(data.iter::<f32>().collect())
+    };
+    state.pending = (0..layers).map(balance).collect::<Result<_, TrainError>>()?;
+    (state.step, state.batches) = (manifest.step, manifest.batches);
+    state.since_boundary = manifest.since_boundary;
     Ok(())
 }
 
-/// Fails with the first field in which the checkpoint's recipe differs where it must not.
-fn same_run(path: &Path, config: &RunConfig) -> Result<(), TrainError> {
-    let file = path.join(RECIPE);
-    let text = std::fs::read_to_string(&file).map_err(TrainError::io("read", &file))?;
-    let saved: RunConfig = recipe::from_toml(&text, &file.display().to_string())?;
-    let value = |config: &RunConfig| {
-        let mut value = serde_json::to_value(config).expect("a config of plain values");
-        if let Some(fields) = value.as_object_mut() {
-            // Where a run leaves its traces and how often may change between attempts. Files may
-            // move: what is in them is compared by the store's digest.
-            // Ranks and exchanges are no part of the state.
-            for free in ["name", "parallel", "evaluation", "checkpoint", "log", "guard"] {
-                fields.remove(free);
-            }
-            let mixture = serde_json::json!({
-                "block_rows": config.data.block_rows,
-                "stages": config.data.stages,
-            });
-            fields.insert("data".to_owned(), mixture);
-        }
-        value
-    };
-    match first_difference("", &value(&saved), &value(config)) {
-        None => Ok(()),
-        Some((field, found, needed)) => {
-            let problem = format!("field `{field}` is {found} there and {needed} in this run");
-            Err(TrainError::checkpoint(path, problem))
-        }
-    }
+/// Which rank reads what.
+struct Plan<'a> {
+    expected: &'a BTreeMap<String, Expected>,
+    dealing: Dealing,
+    num_experts: usize,
+    world: &'a World,
 }
 
-fn first_difference(
-    path: &str,
-    left: &serde_json::Value,
-    right: &serde_json::Value,
-) -> Option<(String, String, String)> {
-    if let (Some(a), Some(b)) = (left.as_object(), right.as_object()) {
-        let keys: std::collections::BTreeSet<&String> = a.keys().chain(b.keys()).collect();
-        let null = serde_json::Value::Null;
-        return keys.into_iter().find_map(|key| {
-            let path = fulmar_model::role::join(path, key);
-            first_difference(&path, a.get(key).unwrap_or(&null), b.get(key).unwrap_or(&null))
+/// What a rank reads of one tensor.
+struct Item {
+    stretches: Vec<Stretch>,
+    bytes: u64,
+}
+
+impl Plan<'_> {
+    /// What this rank reads, in the order in which tensors are replaced.
+    fn items(&self, index: &Index<'_>, order: &[String]) -> Vec<Item> {
+        let own = self.dealing.experts(self.world.rank());
+        let read = order.iter().filter(|name| self.reads(name));
+        let items = read.map(|name| {
+            let stack = self.expected.get(name).is_some_and(|tensor| tensor.stack);
+            let stretches = index.stretches(name, stack.then_some(&own));
+            let bytes = stretches.iter().map(Stretch::num_bytes).sum();
+            Item { stretches, bytes }
         });
-    }
-    (left != right).then(|| (path.to_owned(), left.to_string(), right.to_string()))
-}
-
-/// A mapped safetensors file.
-struct TensorFile {
-    path: PathBuf,
-    map: Mmap,
-}
-
-impl TensorFile {
-    fn open(folder: &Path, name: &str) -> Result<Self, TrainError> {
-        let path = folder.join(name);
-        let file = std::fs::File::open(&path).map_err(TrainError::io("open", &path))?;
-        // SAFETY: nothing writes to a checkpoint once its manifest stands, and the manifest was
-        // read and verified before; a file cut short by others ends the process, not our memory.
-        let map = unsafe { Mmap::map(&file) }.map_err(TrainError::io("map", &path))?;
-        let file = Self { path, map };
-        file.tensors()?;
-        Ok(file)
+        items.collect()
     }
 
-    fn tensors(&self) -> Result<SafeTensors<'_>, TrainError> {
-        SafeTensors::deserialize(&self.map)
-            .map_err(|error| TrainError::checkpoint(&self.path, error.to_string()))
-    }
-
-    /// A tensor of one of the types that a checkpoint holds.
-    fn tensor(&self, name: &str) -> Option<TensorData> {
-        let tensors = self.tensors().ok()?;
-        let view = tensors.tensor(name).ok()?;
-        let dtype = match view.dtype() {
-            Dtype::F32 => DType::F32,
-            Dtype::BF16 => DType::BF16,
-            _ => return None,
-        };
-        Some(TensorData::from_bytes_vec(view.data().to_vec(), view.shape().to_vec(), dtype))
-    }
-
-    fn pending(&self, config: &RunConfig) -> Result<Vec<Vec<f32>>, TrainError> {
-        if self.tensors()?.is_empty() {
-            return Ok(Vec::new());
+    /// Whether this rank reads some of a tensor.
+    fn reads(&self, name: &str) -> bool {
+        let rank = self.world.rank();
+        match self.expected.get(name) {
+            Some(tensor) if tensor.stack => !self.dealing.experts(rank).is_empty(),
+            Some(_) => self.owner(name) == rank,
+            None => false,
         }
-        let layer = |layer: usize| {
-            let data = self.tensor(&layer.to_string());
-            let is_balance = |data: &TensorData| {
-                data.dtype() == DType::F32 && data.num_elements() == config.model.num_experts
-            };
-            let data = data.filter(is_balance);
-            let problem =
-                || TrainError::checkpoint(&self.path, format!("no balance of layer {layer}"));
-            Ok(data.ok_or_else(problem)?.iter::<f32>().collect())
-        };
-        (0..config.model.num_layers).map(layer).collect()
+    }
+
+    /// The rank that reads a shared tensor; the first one reads what is not dealt.
+    fn owner(&self, name: &str) -> usize {
+        self.dealing.owner(name).unwrap_or(0)
+    }
+
+    /// The bytes that each replica has of this shard's experts of a stack.
+    fn replica_bytes(&self, stack: &Expected) -> Vec<usize> {
+        let of_expert = stack.num_bytes() as usize / self.num_experts;
+        let shards = self.world.layout.shards;
+        let ranks =
+            (0..self.world.layout.replicas).map(|replica| replica * shards + self.world.shard());
+        ranks.map(|rank| self.dealing.experts(rank).len() * of_expert).collect()
+    }
+
+    fn experts(&self) -> Range<usize> {
+        self.world.experts(self.num_experts)
     }
 }
 
-/// The files of all shards.
-struct ExpertFiles {
-    folder: PathBuf,
-    files: Vec<TensorFile>,
-}
-
-impl ExpertFiles {
-    fn open(folder: &Path, manifest: &Manifest) -> Result<Self, TrainError> {
-        let names = manifest.files.keys().filter(|name| holds_experts(name));
-        let files = names.map(|name| TensorFile::open(folder, name));
-        Ok(Self { folder: folder.to_owned(), files: files.collect::<Result<_, _>>()? })
-    }
-
-    /// The experts `wanted` of a stack, from whichever files hold them; no other slice is read.
-    fn stack(&self, stack: &str, wanted: Range<usize>) -> Result<TensorData, TrainError> {
-        let mut found = BTreeMap::new();
-        for file in &self.files {
-            for name in file.tensors()?.names() {
-                let Some((of, range)) = slices::parse(name) else { continue };
-                let overlaps = range.start < wanted.end && wanted.start < range.end;
-                if of == stack
-                    && overlaps
-                    && let Some(data) = file.tensor(name)
-                {
-                    found.insert(range.start, (range, data));
-                }
-            }
+/// Reads the parts of a rank in order and hands on each as words; after an error, nothing more.
+fn read_parts(
+    storage: &dyn Storage,
+    items: &[Item],
+    parts: &SyncSender<Result<Vec<u32>, TrainError>>,
+) {
+    let stretches: Vec<Stretch> = items.iter().flat_map(|item| item.stretches.clone()).collect();
+    let mut rest = items.iter();
+    let (mut words, mut filled, mut bytes) = (Vec::new(), 0, 0);
+    let read = read::read(storage, &stretches, |_, piece| {
+        if filled == 0 {
+            bytes = rest.next().expect("a piece belongs to an item").bytes as usize;
+            words = vec![0u32; bytes.div_ceil(4)];
         }
-        slices::assemble(&found, wanted).map_err(|problem| {
-            TrainError::checkpoint(&self.folder, format!("`{stack}`: {problem}"))
+        let place: &mut [u8] = bytemuck::cast_slice_mut(&mut words);
+        place[filled..filled + piece.len()].copy_from_slice(&piece);
+        filled += piece.len();
+        drop(piece);
+        if filled < bytes {
+            return Ok(());
+        }
+        filled = 0;
+        let unwanted = |_| TrainError::Damaged { reason: "another rank found damage".to_owned() };
+        parts.send(Ok(std::mem::take(&mut words))).map_err(unwanted)
+    });
+    if let Err(error) = read {
+        // Nobody may be there to hear of it: then another rank has failed before.
+        parts.send(Err(error)).ok();
+    }
+}
+
+/// Tensors as they come from this rank's reader and from the others.
+struct Arrivals<'a> {
+    plan: &'a Plan<'a>,
+    parts: Receiver<Result<Vec<u32>, TrainError>>,
+    failure: Option<TrainError>,
+    lost: Option<TransportError>,
+    stopped: bool,
+}
+
+impl Arrivals<'_> {
+    /// The next tensor, the same on all ranks; none once any rank has failed.
+    fn take(&mut self, name: &str) -> Option<TensorData> {
+        if self.stopped {
+            return None;
+        }
+        let arrived = self.arrive(name);
+        self.stopped = !matches!(arrived, Ok(Some(_)));
+        arrived.unwrap_or_else(|lost| {
+            self.lost = Some(lost);
+            None
         })
     }
+
+    fn arrive(&mut self, name: &str) -> Result<Option<TensorData>, TransportError> {
+        let (plan, world) = (self.plan, self.plan.world);
+        let own = if plan.reads(name) { self.own_part() } else { Some(Vec::new()) };
+        let failed = world.all.sum_u64("parts of a checkpoint", &[u64::from(own.is_none())])?[0];
+        let (Some(own), 0, Some(needed)) = (own, failed, plan.expected.get(name)) else {
+            return Ok(None);
+        };
+        let mut shape = needed.shape.clone();
+        if !needed.stack {
+            let num_bytes = needed.num_bytes() as usize;
+            let words = match world.layout.ranks() {
+                1 => own,
+                _ => {
+                    let (root, words) = (plan.owner(name), num_bytes.div_ceil(4));
+                    let send = Buffer::host(own);
+                    let broadcast = Collective::Broadcast { root, send, words };
+                    world.all.run("a tensor of a checkpoint", broadcast)?
+                }
+            };
+            return Ok(Some(tensor(&[num_bytes], words, shape, needed.dtype)));
+        }
+        shape[0] = plan.experts().len();
+        let parts = plan.replica_bytes(needed);
+        let words = match parts.len() {
+            1 => own,
+            _ => {
+                let words = parts.iter().map(|bytes| bytes.div_ceil(4)).collect();
+                let gather = Collective::AllGather { send: Buffer::host(own), words };
+                world.replica.run("experts of a checkpoint", gather)?
+            }
+        };
+        Ok(Some(tensor(&parts, words, shape, needed.dtype)))
+    }
+
+    fn own_part(&mut self) -> Option<Vec<u32>> {
+        match self.parts.recv() {
+            Ok(Ok(part)) => Some(part),
+            Ok(Err(error)) => {
+                self.failure.get_or_insert(error);
+                None
+            }
+            Err(_) => None,
+        }
+    }
+}
+
+/// A tensor of parts that each begin with a word of their own.
+fn tensor(parts: &[usize], words: Vec<u32>, shape: Vec<usize>, dtype: DType) -> TensorData {
+    if dtype == DType::F32 {
+        return TensorData::new(bytemuck::cast_vec::<u32, f32>(words), shape);
+    }
+    let bytes: &[u8] = bytemuck::cast_slice(&words);
+    let mut whole = Vec::with_capacity(parts.iter().sum());
+    let mut start = 0;
+    for part in parts {
+        whole.extend_from_slice(&bytes[start..start + part]);
+        start += part.next_multiple_of(4);
+    }
+    TensorData::from_bytes_vec(whole, shape, dtype)
 }

@@ -1,189 +1,146 @@
-//! A state into files.
+//! A state into files, and the commit that makes a checkpoint of them.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use burn::tensor::{DType, Device, Tensor, TensorData};
 use fulmar_ep::World;
-use fulmar_model::weights::Held;
-use fulmar_model::{Role, weights};
-use safetensors::{Dtype, View};
+use fulmar_ep::transport::TransportError;
 
 use super::manifest::{FileEntry, Manifest};
-use super::slices::slice_name;
-use super::{BALANCE, FORMAT_VERSION, OPTIMIZER, RECIPE, WEIGHTS, experts_file, step_folder};
+use super::snapshot::{Facts, Snapshot};
+use super::write::{write_plain, write_tensors};
+use super::{BALANCE, RECIPE, census, digest, file_name, step_name};
 use crate::config::RunConfig;
 use crate::error::TrainError;
-use crate::optim::OptimizerTable;
-use crate::recipe;
 use crate::state::TrainState;
+use crate::storage::Storage;
 
 /// What a checkpoint says of the run it belongs to.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Run<'a> {
-    /// The run's folder.
-    pub folder: &'a Path,
+    /// Where its checkpoints lie.
+    pub storage: &'a Arc<dyn Storage>,
     /// Its recipe.
     pub config: &'a RunConfig,
     /// Digest of the training store and its tokenizer.
     pub data: &'a str,
+    /// Rows taken from each cell of the store at the state in question.
+    pub consumed: BTreeMap<String, u64>,
+    /// Name of the exchange in force.
+    pub exchange: &'a str,
+    /// Which start of the run this is; what the first rank says counts.
+    pub attempt: u64,
 }
 
-/// Saves the state into its folder under the run's, and returns the folder. Every rank calls it: the
-/// first writes what is shared, each shard of the first replica its experts.
+impl<'a> Run<'a> {
+    /// A run at its first start, whose rows are not counted.
+    pub fn new(storage: &'a Arc<dyn Storage>, config: &'a RunConfig, data: &'a str) -> Self {
+        let exchange = config.parallel.dispatch.name();
+        let consumed = BTreeMap::new();
+        Self { storage, config, data, consumed, exchange, attempt: 1 }
+    }
+}
+
+/// The files of a rank, by name within the checkpoint.
+pub type Files = BTreeMap<String, FileEntry>;
+
+/// A checkpoint that is whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Saved {
+    /// Its step.
+    pub step: u64,
+    /// Path or address of its folder.
+    pub place: String,
+    /// Bytes of all its files but the manifest.
+    pub bytes: u64,
+}
+
+/// Saves the state, and waits for it; every rank calls it and writes its part.
 ///
 /// Files are final when written and the manifest comes last, so an interrupted save leaves a
 /// folder that no reader takes for a checkpoint, and nothing is renamed or deleted.
 ///
 /// # Errors
-/// [`TrainError::Io`] naming the file that could not be written, or if a peer is lost.
-pub fn save(run: &Run<'_>, state: &TrainState, world: &World) -> Result<PathBuf, TrainError> {
-    let folder = step_folder(run.folder, state.step);
-    std::fs::create_dir_all(&folder).map_err(TrainError::io("create", &folder))?;
-    let own = if world.replica_index() == 0 {
-        write_own(&folder, run, state, world)?
-    } else {
-        Files::new()
-    };
+/// [`TrainError::NotSaved`] on every rank, naming the first rank that could not write and why; or if
+/// a peer is lost.
+pub fn save(run: &Run<'_>, state: &TrainState, world: &World) -> Result<Saved, TrainError> {
+    let snapshot = Snapshot::new(run, state, world);
+    let facts = snapshot.facts.clone();
+    let own = snapshot.write(&**run.storage);
+    commit(&**run.storage, &facts, own, world)?
+}
+
+impl Snapshot {
+    /// Step and place, and all that the manifest says beside the files.
+    pub(crate) fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// Writes this rank's part, a tensor after the other; each is let go when it is written.
+    ///
+    /// # Errors
+    /// The file that could not be written.
+    pub fn write(self, storage: &dyn Storage) -> Result<Files, TrainError> {
+        let Self { part, part_file, balance, recipe, facts } = self;
+        let name = |file: &str| file_name(facts.manifest.step, file);
+        let mut files = Files::new();
+        let entry = write_tensors(storage, &name(&part_file), part)?;
+        files.insert(part_file, entry);
+        if !balance.is_empty() {
+            let entry = write_tensors(storage, &name(BALANCE), balance)?;
+            files.insert(BALANCE.to_owned(), entry);
+        }
+        if let Some(recipe) = recipe {
+            let entry = write_plain(storage, &name(RECIPE), recipe.as_bytes())?;
+            files.insert(RECIPE.to_owned(), entry);
+        }
+        Ok(files)
+    }
+}
+
+/// Makes a checkpoint of what all ranks have written, `own` by this one: the first rank counts what
+/// there is and writes the manifest. All ranks return the same.
+///
+/// # Errors
+/// The outer one if a peer is lost; the inner one, [`TrainError::NotSaved`], if a rank could not
+/// write.
+pub(crate) fn commit(
+    storage: &dyn Storage,
+    facts: &Facts,
+    own: Result<Files, TrainError>,
+    world: &World,
+) -> Result<Result<Saved, TrainError>, TransportError> {
+    let step = facts.manifest.step;
+    let not_saved = |rank, problem| Ok(Err(TrainError::NotSaved { step, rank, problem }));
+    let own = own.map_err(|error| error.chain());
     let own = serde_json::to_vec(&own).expect("entries are plain values");
     let mut files = Files::new();
-    for of_rank in world.all.gather_bytes("files of a checkpoint", &own)? {
-        files.append(&mut serde_json::from_slice(&of_rank).expect("entries of a peer"));
-    }
-    if world.is_first() {
-        let manifest = Manifest {
-            format_version: FORMAT_VERSION,
-            step: state.step,
-            batches: state.batches,
-            seed: run.config.seed,
-            recipe: run.config.digest(),
-            optimizer_table: state.optimizer.table().digest(),
-            data: run.data.to_owned(),
-            files,
-        };
-        manifest.write(&folder)?;
-    }
-    world.all.barrier("checkpoint")?;
-    Ok(folder)
-}
-
-type Files = BTreeMap<String, FileEntry>;
-
-/// Writes the files of a rank of the first replica.
-fn write_own(
-    folder: &Path,
-    run: &Run<'_>,
-    state: &TrainState,
-    world: &World,
-) -> Result<Files, TrainError> {
-    let first_expert = world.experts(run.config.model.num_experts).start;
-    let table = state.optimizer.table();
-    let stacks = Stacks { table, first_expert };
-    let (mut experts, shared) = stacks.split(weights::hold(&state.model), |path| path);
-    let (mut of_experts, moments) = stacks.split(state.optimizer.hold(), parameter_of);
-    experts.append(&mut of_experts);
-
-    let mut files = Files::new();
-    let mut write = |name: &str, tensors: &Tensors| -> Result<(), TrainError> {
-        write_tensors(&folder.join(name), tensors)?;
-        files.insert(name.to_owned(), FileEntry::of(&folder.join(name))?);
-        Ok(())
-    };
-    write(&experts_file(world.shard(), world.layout.shards), &experts)?;
-    if world.is_first() {
-        write(WEIGHTS, &shared)?;
-        write(OPTIMIZER, &moments)?;
-        write(BALANCE, &balance(state))?;
-        let recipe = folder.join(RECIPE);
-        write_file(&recipe, recipe::to_toml(run.config).as_bytes())?;
-        files.insert(RECIPE.to_owned(), FileEntry::of(&recipe)?);
-    }
-    Ok(files)
-}
-
-/// The path of the parameter that a moment's name belongs to.
-pub(crate) fn parameter_of(moment: &str) -> &str {
-    moment.rsplit_once('.').map_or(moment, |(path, _)| path)
-}
-
-/// Tensors of a file by name; each is copied while it is written, no two at a time.
-type Tensors = BTreeMap<String, Held>;
-
-/// How expert stacks of a shard are told from other tensors.
-struct Stacks<'a> {
-    table: &'a OptimizerTable,
-    first_expert: usize,
-}
-
-impl Stacks<'_> {
-    /// Expert stacks, renamed as slices, and everything else.
-    fn split(&self, tensors: Tensors, path_of: fn(&str) -> &str) -> (Tensors, Tensors) {
-        let mut stacks = Tensors::new();
-        let mut others = Tensors::new();
-        for (name, data) in tensors {
-            let entry = self.table.get(path_of(&name));
-            if entry.is_some_and(|entry| entry.role == Role::ExpertStack) {
-                let experts = self.first_expert..self.first_expert + data.shape()[0];
-                stacks.insert(slice_name(&name, experts), data);
-            } else {
-                others.insert(name, data);
-            }
-        }
-        (stacks, others)
-    }
-}
-
-fn balance(state: &TrainState) -> Tensors {
-    let layers = state.pending.iter().enumerate();
-    let held = |pending: &[f32]| {
-        let values = Tensor::from_data(TensorData::from(pending), &Device::flex());
-        Held::new(vec![pending.len()], values)
-    };
-    layers.map(|(layer, pending)| (layer.to_string(), held(pending))).collect()
-}
-
-/// A tensor as a file's writer sees it.
-struct InFile<'a>(&'a Held);
-
-impl View for InFile<'_> {
-    fn dtype(&self) -> Dtype {
-        match self.0.dtype() {
-            DType::F32 => Dtype::F32,
-            DType::BF16 => Dtype::BF16,
-            other => panic!("state is F32 or BF16, found {other:?}"),
+    for (rank, written) in world.all.gather_bytes("files of a checkpoint", &own)?.iter().enumerate()
+    {
+        match serde_json::from_slice(written).expect("what a peer has written") {
+            Ok::<Files, String>(mut of_rank) => files.append(&mut of_rank),
+            Err(problem) => return not_saved(rank, problem),
         }
     }
-
-    fn shape(&self) -> &[usize] {
-        self.0.shape()
+    let bytes = files.values().map(|file| file.bytes).sum();
+    let problem = match world.is_first().then(|| seal(storage, facts, files)) {
+        Some(Err(error)) => error.chain(),
+        _ => String::new(),
+    };
+    let problem = world.all.gather_bytes("manifest", problem.as_bytes())?.swap_remove(0);
+    if !problem.is_empty() {
+        return not_saved(0, String::from_utf8_lossy(&problem).into_owned());
     }
-
-    fn data(&self) -> Cow<'_, [u8]> {
-        Cow::Owned(self.0.read().as_bytes().to_vec())
-    }
-
-    fn data_len(&self) -> usize {
-        self.0.num_bytes()
-    }
+    Ok(Ok(Saved { step, place: storage.locate(&step_name(step)), bytes }))
 }
 
-fn write_tensors(path: &Path, tensors: &Tensors) -> Result<(), TrainError> {
-    let views = tensors.iter().map(|(name, held)| (name, InFile(held)));
-    let failed = |error: safetensors::SafeTensorError| {
-        TrainError::io("write", path)(std::io::Error::other(error.to_string()))
-    };
-    safetensors::serialize_to_file(views, None, path).map_err(failed)?;
-    File::open(path).and_then(|file| file.sync_all()).map_err(TrainError::io("sync", path))
-}
-
-pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), TrainError> {
-    let write = || -> std::io::Result<()> {
-        let mut file = File::create(path)?;
-        file.write_all(bytes)?;
-        file.sync_all()
-    };
-    write().map_err(TrainError::io("write", path))
+/// Counts what was written, and writes the manifest.
+fn seal(storage: &dyn Storage, facts: &Facts, files: Files) -> Result<(), TrainError> {
+    let census = census::take(&files, &facts.expected);
+    if let Some(problem) = census.problems.first() {
+        let path = storage.locate(&step_name(facts.manifest.step)).into();
+        return Err(TrainError::Checkpoint { path, problem: format!("{problem}; found {census}") });
+    }
+    let digest::Digests { weights, state } = digest::of_files(&files);
+    Manifest { weights, state, files, ..facts.manifest.clone() }.write(storage)
 }

@@ -3,6 +3,7 @@
 //! Exit statuses are those of [`crate::exit`].
 
 mod capacity;
+mod checkpoint;
 mod doctor;
 mod plan;
 mod replan;
@@ -41,6 +42,9 @@ pub enum Command {
 Example: train replan runs/hero --steps 300000 --reason 'the machines go back in May'
          train replan runs/hero --branch runs/cooldown --from 200000 --steps 212000 --reason 'a look'")]
     Replan(replan::ReplanArgs),
+    /// Look at checkpoints, verify them, write them for another number of ranks.
+    #[command(after_help = "Example: train checkpoint list runs/mini")]
+    Checkpoint(checkpoint::CheckpointArgs),
     /// Say what each exchange rule would drop, hold and send, by replaying choices of experts.
     #[command(after_help = "\
 Example: train capacity --rows 65536 --factors 1.15,1.33 --documents lognormal:600:1.2
@@ -61,6 +65,7 @@ impl Command {
             Self::Run(args) => args.execute(),
             Self::Plan(args) => args.execute(),
             Self::Replan(args) => args.execute(),
+            Self::Checkpoint(args) => args.execute(),
             Self::Capacity(args) => args.execute(),
             Self::Doctor(args) => args.execute(),
         }

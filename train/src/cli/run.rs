@@ -13,7 +13,7 @@ use crate::{recipe, report};
 /// Flags of `run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// The recipe (TOML).
+    /// The recipe (TOML), or the folder of a run to go on with by its own.
     pub recipe: PathBuf,
     /// Change a field: path=value, as often as needed.
     #[arg(long = "set", value_name = "PATH=VALUE")]
@@ -34,14 +34,22 @@ pub struct RunArgs {
 
 impl RunArgs {
     pub(super) fn execute(self) -> Result<(), TrainError> {
-        let config = recipe::load(&self.recipe, &self.set)?;
+        // A run's folder stands for the recipe that it began with.
+        let (file, folder) = if self.recipe.is_dir() {
+            (self.recipe.join("recipe.toml"), Some(self.recipe))
+        } else {
+            (self.recipe, None)
+        };
+        let config = recipe::load(&file, &self.set)?;
+        let out = self.out.or(folder).unwrap_or_else(|| Path::new("runs").join(&config.name));
         let options = RunOptions {
-            out: self.out.unwrap_or_else(|| Path::new("runs").join(&config.name)),
+            out,
             device: self.device,
             resume: self.resume,
             stop_after: self.steps,
             samples: true,
             stop: StopSignal::listen()?,
+            storage: None,
         };
         let summary = run(&config, &options)?;
         report::print(&config, &options, &summary)

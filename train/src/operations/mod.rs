@@ -28,6 +28,7 @@ pub use table::Comparison;
 use std::path::Path;
 
 use fulmar_data::Stage;
+use fulmar_ep::World;
 use serde::{Deserialize, Serialize};
 
 use crate::config::RunConfig;
@@ -178,6 +179,21 @@ pub fn of_run(folder: &Path) -> Result<Vec<(Event, Operation)>, TrainError> {
     Ok(operations)
 }
 
+/// The operations of the run in `folder` as the first rank finds them, on every rank: others may
+/// not see that folder.
+///
+/// # Errors
+/// As [`of_run`], or if a peer is lost.
+pub fn of_all_ranks(folder: &Path, world: &World) -> Result<Vec<Operation>, TrainError> {
+    let mut own = Vec::new();
+    if world.is_first() {
+        own.extend(of_run(folder)?.into_iter().map(|(_, operation)| operation));
+    }
+    let own = serde_json::to_vec(&own).expect("plain values");
+    let first = world.all.gather_bytes("operations of the run", &own)?.swap_remove(0);
+    Ok(serde_json::from_slice(&first).expect("operations of the first rank"))
+}
+
 /// The plan in force of the run in `folder` that goes on from `at`: `recipe` with every operation.
 ///
 /// What the run itself decided later than that is left out: it decides again, and the same, since
@@ -190,8 +206,22 @@ pub fn plan_in_force(
     folder: &Path,
     at: Position,
 ) -> Result<RunConfig, TrainError> {
+    let operations: Vec<Operation> =
+        of_run(folder)?.into_iter().map(|(_, operation)| operation).collect();
+    apply_until(recipe, &operations, at)
+}
+
+/// `recipe` with every operation in order, but what the run itself decided later than `at`.
+///
+/// # Errors
+/// As [`Operation::apply`].
+pub fn apply_until(
+    recipe: &RunConfig,
+    operations: &[Operation],
+    at: Position,
+) -> Result<RunConfig, TrainError> {
     let mut config = recipe.clone();
-    for (_, operation) in of_run(folder)? {
+    for operation in operations {
         let later = matches!(&operation,
             Operation::ContextOpened { at_batch, .. } if *at_batch > at.batches);
         if !later {

@@ -6,6 +6,7 @@ use super::Position;
 use crate::checkpoint::{self, Manifest};
 use crate::config::RunConfig;
 use crate::error::TrainError;
+use crate::storage::open_storage;
 
 /// The position of the checkpoint after `step` updates, of the newest whole one when absent; the
 /// start of a run that has none.
@@ -13,16 +14,16 @@ use crate::error::TrainError;
 /// # Errors
 /// If there is no such checkpoint, or none can be looked for.
 pub fn position(
-    _config: &RunConfig,
+    config: &RunConfig,
     folder: &Path,
     step: Option<u64>,
 ) -> Result<Position, TrainError> {
-    let of = |manifest: &Manifest| Position { step: manifest.step, batches: manifest.batches };
+    let storage = open_storage(config, folder)?;
     match step {
         None => {
-            let found = checkpoint::newest(folder)?;
-            Ok(found.newest.map_or_else(Position::default, |(_, manifest)| of(&manifest)))
+            let newest = checkpoint::newest(&*storage, None)?.newest;
+            Ok(newest.map_or_else(Position::default, |manifest| manifest.position()))
         }
-        Some(step) => Ok(of(&Manifest::read(&checkpoint::step_folder(folder, step))?)),
+        Some(step) => Ok(Manifest::read(&*storage, step)?.position()),
     }
 }

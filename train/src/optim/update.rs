@@ -158,7 +158,25 @@ impl Optimizer {
         state
     }
 
-    /// Replaces the state with what [`export`](Self::export) gave after `updates` updates.
+    /// Path, name and type of all state that there is from the first update on.
+    pub fn state_names(&self) -> Vec<(String, String, DType)> {
+        let of_muonh = self.config.momentum_dtype.dtype();
+        let mut names = Vec::new();
+        for (path, entry) in self.table.iter() {
+            let parts: &[(&str, DType)] = match entry.rule {
+                Rule::Fixed => &[],
+                Rule::MuonH => &[("momentum", of_muonh)],
+                Rule::Adam | Rule::AdamH => &[("m", DType::F32), ("v", DType::F32)],
+            };
+            let named =
+                |(part, dtype): &(&str, DType)| (path.clone(), format!("{path}.{part}"), *dtype);
+            names.extend(parts.iter().map(named));
+        }
+        names
+    }
+
+    /// Replaces the state with what [`export`](Self::export) gave after `updates` updates; before the
+    /// first there is none.
     ///
     /// # Errors
     /// [`TrainError::MissingState`] for a trained parameter that `source` has no state for, and
@@ -169,6 +187,10 @@ impl Optimizer {
         device: &burn::tensor::Device,
         mut source: impl FnMut(&str) -> Option<TensorData>,
     ) -> Result<(), TrainError> {
+        (self.moments, self.updates) = (BTreeMap::new(), updates);
+        if updates == 0 {
+            return Ok(());
+        }
         let mut load = |name: String, needed: DType| match source(&name) {
             Some(data) if data.dtype() != needed => {
                 Err(TrainError::StateType { name, found: data.dtype(), needed })
@@ -180,7 +202,6 @@ impl Optimizer {
             None => Err(TrainError::MissingState { name }),
         };
         let of_muonh = self.config.momentum_dtype.dtype();
-        let mut moments = BTreeMap::new();
         for (path, entry) in self.table.iter() {
             let loaded = match entry.rule {
                 Rule::Fixed => continue,
@@ -192,10 +213,8 @@ impl Optimizer {
                     second: Some(load(format!("{path}.v"), DType::F32)?),
                 },
             };
-            moments.insert(path.clone(), loaded);
+            self.moments.insert(path.clone(), loaded);
         }
-        self.moments = moments;
-        self.updates = updates;
         Ok(())
     }
 

@@ -5,8 +5,10 @@
 //! denies both still takes checkpoints.
 
 mod local;
+mod open;
 
 pub use local::LocalStorage;
+pub use open::open_storage;
 
 use std::fmt::Debug;
 use std::io::{self, Write};
@@ -69,7 +71,7 @@ pub struct Object {
     pub bytes: u64,
 }
 
-impl dyn Storage {
+impl dyn Storage + '_ {
     /// All bytes of an object.
     ///
     /// # Errors

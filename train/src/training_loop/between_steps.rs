@@ -2,6 +2,9 @@
 
 use fulmar_ep::transport::{Group, TransportError};
 
+use super::TrainingLoop;
+use crate::error::TrainError;
+
 /// What one rank has to say.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Tidings {
@@ -21,10 +24,20 @@ pub(super) enum Saving {
     Idle,
     /// It is being written.
     Writing,
-    /// It is written.
-    Written,
-    /// It could not be written.
-    Failed,
+    /// It is written, or could not be.
+    Ended,
+}
+
+impl TrainingLoop<'_> {
+    /// What every rank has to say after this step, by rank.
+    pub(super) fn tidings(&mut self) -> Result<Vec<Tidings>, TrainError> {
+        let own = Tidings {
+            stop: self.options.stop.is_raised(),
+            save_due: self.saver.due_by_clock(),
+            saving: self.saver.progress(),
+        };
+        Ok(own.of_all(&self.world.all)?)
+    }
 }
 
 impl Tidings {
@@ -39,7 +52,7 @@ impl Tidings {
     }
 
     fn from_numbers(numbers: &[u64]) -> Self {
-        let known = [Saving::Idle, Saving::Writing, Saving::Written, Saving::Failed];
+        let known = [Saving::Idle, Saving::Writing, Saving::Ended];
         Self { stop: numbers[0] > 0, save_due: numbers[1] > 0, saving: known[numbers[2] as usize] }
     }
 }

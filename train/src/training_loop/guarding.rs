@@ -10,9 +10,7 @@ use crate::step::StepReport;
 
 impl TrainingLoop<'_> {
     /// Whether all ranks stop now, because one was asked to.
-    pub(super) fn asked_to_stop(&mut self) -> Result<bool, TrainError> {
-        let own = Tidings { stop: self.options.stop.is_raised(), ..Tidings::default() };
-        let all = own.of_all(&self.world.all)?;
+    pub(super) fn asked_to_stop(&mut self, all: &[Tidings]) -> Result<bool, TrainError> {
         let Some(rank) = all.iter().position(|tidings| tidings.stop) else { return Ok(false) };
         let text = format!("rank {rank} was asked to stop by a signal");
         let event = Event::now(self.state.step, self.record.attempt(), "stopped", text);

@@ -6,8 +6,10 @@ mod guarding;
 mod in_force;
 mod reporting;
 mod saving;
+mod started;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 use fulmar_data::Batch;
@@ -23,15 +25,20 @@ use crate::error::TrainError;
 use crate::run::{RunOptions, RunSummary};
 use crate::state::{self, TrainState};
 use crate::step::{StepContext, StepReport};
+use crate::storage::Storage;
 use crate::telemetry::console::Progress;
 use crate::telemetry::jsonl::LOG_FILE;
 use crate::telemetry::{Console, Record};
+use saving::Saver;
 
 /// What a rank has before its first step.
 pub(crate) struct Assembled {
     pub(crate) device: OpenDevice,
     pub(crate) data: RunData,
     pub(crate) state: TrainState,
+    /// Where checkpoints lie, and the step of the one that the run goes on from.
+    pub(crate) storage: Arc<dyn Storage>,
+    pub(crate) resumed_from: Option<u64>,
 }
 
 /// A rank of a run between its first and its last step.
@@ -57,7 +64,7 @@ pub(crate) struct TrainingLoop<'a> {
     train_secs: f64,
     steps_taken: u64,
     skipped: u64,
-    saved: Option<PathBuf>,
+    saver: Saver,
 }
 
 impl<'a> TrainingLoop<'a> {
@@ -65,9 +72,10 @@ impl<'a> TrainingLoop<'a> {
         config: RunConfig,
         options: &'a RunOptions,
         world: &'a World,
-        Assembled { device, data, state }: Assembled,
+        Assembled { device, data, state, storage, resumed_from }: Assembled,
         end: u64,
     ) -> Result<Self, TrainError> {
+        let saver = Saver::new(storage, &config, resumed_from);
         let num_experts = config.model.num_experts;
         let exchange = *config.parallel.dispatch_at(state.step);
         let record = if world.is_first() {
@@ -95,9 +103,10 @@ impl<'a> TrainingLoop<'a> {
             train_secs: 0.0,
             steps_taken: 0,
             skipped: 0,
-            saved: None,
+            saver,
         };
         training.take_shape()?;
+        training.record_start(resumed_from)?;
         Ok(training)
     }
 
@@ -110,7 +119,9 @@ impl<'a> TrainingLoop<'a> {
             }
             let batch = batches.next().expect("the loader ends with an error")?;
             let updated = self.step(&batch)?;
-            if self.asked_to_stop()? {
+            let tidings = self.tidings()?;
+            self.end_background_save(&tidings)?;
+            if self.asked_to_stop(&tidings)? {
                 break;
             }
             if !updated || self.state.step == self.end {
@@ -122,11 +133,9 @@ impl<'a> TrainingLoop<'a> {
             if due(self.state.step, self.config.evaluation.every) {
                 self.evaluate(self.config.evaluation.max_rows)?;
             }
-            if due(self.state.step, self.config.checkpoint.every) {
-                self.save()?;
-            }
+            self.save_if_due(&tidings)?;
         }
-        self.save()?;
+        self.last_save()?;
         compare_weights(&self.state, self.world)?;
         self.record.finish();
         let heldout = self.evaluate(0)?;
@@ -146,7 +155,7 @@ impl<'a> TrainingLoop<'a> {
             train_secs: self.train_secs,
             steps_taken: self.steps_taken,
             skipped: self.skipped,
-            checkpoint: self.saved,
+            checkpoint: self.saver.place(),
         })
     }
 

@@ -1,30 +1,199 @@
-//! When and how the loop saves.
+//! When and how the loop saves. Nothing of it ends a run but the last save, after some tries.
 
-use super::TrainingLoop;
-use crate::checkpoint;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::between_steps::{Saving, Tidings};
+use super::{TrainingLoop, due};
+use crate::checkpoint::save::{Files, Saved, commit};
+use crate::checkpoint::snapshot::Facts;
+use crate::checkpoint::{Run, Snapshot, step_name};
+use crate::config::RunConfig;
 use crate::error::TrainError;
+use crate::history::Event;
+use crate::storage::Storage;
+
+/// How often the last save of a run is tried before it is an error.
+const LAST_TRIES: usize = 3;
+
+/// What a rank knows of its saves.
+#[derive(Debug)]
+pub(super) struct Saver {
+    storage: Arc<dyn Storage>,
+    /// Steps whose state lies in the storage: the one that the run goes on from, or the last saved.
+    saved: Option<u64>,
+    under_way: Option<UnderWay>,
+    /// The step from which a save that failed is tried again.
+    retry_at: Option<u64>,
+    every: Option<Duration>,
+    last_begun: Instant,
+}
+
+/// A save on a thread of its own.
+#[derive(Debug)]
+struct UnderWay {
+    facts: Facts,
+    began: Instant,
+    /// The thread, or why there is none.
+    thread: Result<JoinHandle<Result<Files, TrainError>>, TrainError>,
+}
+
+impl Saver {
+    pub(super) fn new(
+        storage: Arc<dyn Storage>,
+        config: &RunConfig,
+        resumed_from: Option<u64>,
+    ) -> Self {
+        let every = config.checkpoint.every_secs;
+        Self {
+            storage,
+            saved: resumed_from,
+            under_way: None,
+            retry_at: None,
+            every: (every > 0).then(|| Duration::from_secs(every)),
+            last_begun: Instant::now(),
+        }
+    }
+
+    /// Path or address of the newest checkpoint that this attempt knows.
+    pub(super) fn place(&self) -> Option<String> {
+        self.saved.map(|step| self.storage.locate(&step_name(step)))
+    }
+
+    /// Whether so much time has gone by that a save is due.
+    pub(super) fn due_by_clock(&self) -> bool {
+        self.every.is_some_and(|every| self.last_begun.elapsed() >= every)
+    }
+
+    /// How far this rank's part of a save in the background is.
+    pub(super) fn progress(&self) -> Saving {
+        match &self.under_way {
+            None => Saving::Idle,
+            Some(save) => match &save.thread {
+                Ok(thread) if !thread.is_finished() => Saving::Writing,
+                _ => Saving::Ended,
+            },
+        }
+    }
+}
+
+impl UnderWay {
+    /// Begins to write a snapshot.
+    fn begin(snapshot: Snapshot, storage: Arc<dyn Storage>) -> Self {
+        let facts = snapshot.facts().clone();
+        let place = storage.locate("");
+        let thread = std::thread::Builder::new().name("fulmar-save".to_owned());
+        let thread = thread.spawn(move || snapshot.write(&*storage));
+        let failed = |source| TrainError::Storage { doing: "start a thread for", place, source };
+        Self { facts, began: Instant::now(), thread: thread.map_err(failed) }
+    }
+
+    /// Waits for its end.
+    fn join(self) -> (Facts, f64, Result<Files, TrainError>) {
+        let panicked = || TrainError::Panic { message: "the thread that saves".to_owned() };
+        let own = self.thread.and_then(|thread| thread.join().unwrap_or_else(|_| Err(panicked())));
+        (self.facts, self.began.elapsed().as_secs_f64(), own)
+    }
+}
 
 impl TrainingLoop<'_> {
-    /// Saves the state of this step, unless it is saved already.
-    pub(super) fn save(&mut self) -> Result<(), TrainError> {
+    /// Begins a save of this step's state if one is due.
+    pub(super) fn save_if_due(&mut self, tidings: &[Tidings]) -> Result<(), TrainError> {
+        let (config, step) = (self.config.checkpoint.clone(), self.state.step);
+        let again = self.saver.retry_at.is_some_and(|at| step >= at);
+        let by_steps = due(step, config.every) || step == config.first;
+        if !config.enabled || !(by_steps || tidings[0].save_due || again) {
+            return Ok(());
+        }
+        self.saver.last_begun = Instant::now();
+        if let Some(save) = &self.saver.under_way {
+            let before = save.facts.step();
+            let text = format!("a save is due, and left out: that of step {before} is under way");
+            let event = Event::now(step, self.record.attempt(), "save_skipped", text);
+            return self.record.event(&event);
+        }
+        self.saver.retry_at = None;
+        let snapshot = self.snapshot();
+        if config.background {
+            let storage = self.saver.storage.clone();
+            self.saver.under_way = Some(UnderWay::begin(snapshot, storage));
+            return Ok(());
+        }
+        self.save(snapshot).map(drop)
+    }
+
+    /// Makes a checkpoint of a save in the background that all ranks have written.
+    pub(super) fn end_background_save(&mut self, tidings: &[Tidings]) -> Result<(), TrainError> {
+        if tidings.iter().any(|of_rank| of_rank.saving != Saving::Ended) {
+            return Ok(());
+        }
+        self.wait_for_save()
+    }
+
+    /// Saves the state of the last step, unless it is saved already.
+    pub(super) fn last_save(&mut self) -> Result<(), TrainError> {
         if !self.config.checkpoint.enabled {
             return Ok(());
         }
-        let folder = checkpoint::step_folder(self.out, self.state.step);
-        let whole = self.world.is_first()
-            && checkpoint::Manifest::read(&folder)
-                .and_then(|manifest| manifest.verify(&folder))
-                .is_ok();
-        let whole = self.world.all.sum_u64("already saved", &[u64::from(whole)])?[0] > 0;
-        if !whole {
-            let run = checkpoint::save::Run {
-                folder: self.out,
-                config: &self.config,
-                data: &self.data.digest,
-            };
-            checkpoint::save(&run, &self.state, self.world)?;
+        self.wait_for_save()?;
+        let mut tries = 1;
+        while self.saver.saved != Some(self.state.step) {
+            let snapshot = self.snapshot();
+            match self.save(snapshot)? {
+                Err(error) if tries == LAST_TRIES => return Err(error),
+                _ => tries += 1,
+            }
         }
-        self.saved = Some(folder);
         Ok(())
+    }
+
+    fn wait_for_save(&mut self) -> Result<(), TrainError> {
+        let Some(save) = self.saver.under_way.take() else { return Ok(()) };
+        let (facts, secs, own) = save.join();
+        self.commit(&facts, own, secs).map(drop)
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let batches = self.state.batches;
+        let run = Run {
+            consumed: self.data.consumed(self.config.rows_taken(batches)),
+            exchange: self.exchange.name(),
+            attempt: self.record.attempt(),
+            ..Run::new(&self.saver.storage, &self.config, &self.data.digest)
+        };
+        Snapshot::new(&run, &self.state, self.world)
+    }
+
+    /// Writes a snapshot while training waits.
+    fn save(&mut self, snapshot: Snapshot) -> Result<Result<(), TrainError>, TrainError> {
+        let (facts, began) = (snapshot.facts().clone(), Instant::now());
+        let own = snapshot.write(&*self.saver.storage);
+        self.commit(&facts, own, began.elapsed().as_secs_f64())
+    }
+
+    /// Makes a checkpoint of what all ranks have written, or says why there is none.
+    fn commit(
+        &mut self,
+        facts: &Facts,
+        own: Result<Files, TrainError>,
+        secs: f64,
+    ) -> Result<Result<(), TrainError>, TrainError> {
+        let (step, attempt) = (self.state.step, self.record.attempt());
+        match commit(&*self.saver.storage, facts, own, self.world)? {
+            Ok(Saved { step: of, place, bytes }) => {
+                self.saver.saved = Some(of);
+                let event = Event::now(step, attempt, "saved", format!("saved to {place}"));
+                let event = event.with("of", of).with("bytes", bytes).with("secs", secs);
+                self.record.quiet_event(&event)?;
+                Ok(Ok(()))
+            }
+            Err(error) => {
+                self.saver.retry_at = Some(step + self.config.checkpoint.retry_after);
+                let event = Event::now(step, attempt, "save_failed", error.to_string());
+                self.record.event(&event)?;
+                Ok(Err(error))
+            }
+        }
     }
 }

@@ -82,11 +82,11 @@ fn processes_save_the_very_bits_of_threads() {
         std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     };
     for name in [
-        "weights.safetensors",
-        "optimizer.safetensors",
         "balance.safetensors",
-        "experts-0-of-2.safetensors",
-        "experts-1-of-2.safetensors",
+        "shard-0-of-4.safetensors",
+        "shard-1-of-4.safetensors",
+        "shard-2-of-4.safetensors",
+        "shard-3-of-4.safetensors",
     ] {
         assert!(file("threads", name) == file("processes", name), "{name} differs");
     }
