@@ -80,7 +80,10 @@ impl Held {
     /// If there are fewer entries.
     pub fn read_range(&self, entries: Range<usize>) -> TensorData {
         let found = self.values.dims()[0];
-        assert!(entries.end <= found, "read_range: `entries` are {entries:?}, needed up to {found}");
+        assert!(
+            entries.end <= found,
+            "read_range: `entries` are {entries:?}, needed up to {found}"
+        );
         self.values.clone().slice([entries]).into_data()
     }
 }

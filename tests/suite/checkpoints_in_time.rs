@@ -75,11 +75,8 @@ fn a_save_beside_training_holds_the_state_of_its_step() {
     }
 }
 
-const FOUR: [&str; 3] = [
-    "parallel.replicas=2",
-    "parallel.shards=2",
-    "parallel.dispatch={kind=\"ragged\"}",
-];
+const FOUR: [&str; 3] =
+    ["parallel.replicas=2", "parallel.shards=2", "parallel.dispatch={kind=\"ragged\"}"];
 
 #[test]
 fn steps_go_on_while_a_save_waits_and_what_is_due_meanwhile_is_left_out_and_said() {

@@ -12,6 +12,7 @@ use crate::config::RunConfig;
 use crate::device::{self, DeviceChoice, OpenDevice};
 use crate::error::TrainError;
 use crate::launch::on_ranks;
+use crate::memory_plan::MemoryPlan;
 use crate::plan::grouped;
 use crate::samples::Sample;
 use crate::state::TrainState;
@@ -19,7 +20,6 @@ use crate::step::StepReport;
 use crate::stop_signal::StopSignal;
 use crate::storage::{Storage, open_storage};
 use crate::telemetry::jsonl::LOG_FILE;
-use crate::memory_plan::MemoryPlan;
 use crate::telemetry::memory::{Sizes, human};
 use crate::training_loop::{Assembled, TrainingLoop};
 

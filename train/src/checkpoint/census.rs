@@ -88,15 +88,15 @@ pub struct Census {
 impl fmt::Display for Census {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ([tensors, all_tensors], [experts, all_experts]) = (self.tensors, self.experts);
-        write!(f, "{tensors} of {all_tensors} tensors, {experts} of {all_experts} experts in stacks")
+        write!(
+            f,
+            "{tensors} of {all_tensors} tensors, {experts} of {all_experts} experts in stacks"
+        )
     }
 }
 
 /// Counts what the files of a checkpoint hold.
-pub fn take(
-    files: &BTreeMap<String, FileEntry>,
-    expected: &BTreeMap<String, Expected>,
-) -> Census {
+pub fn take(files: &BTreeMap<String, FileEntry>, expected: &BTreeMap<String, Expected>) -> Census {
     let mut held: BTreeMap<&str, Vec<(&str, &TensorEntry)>> = BTreeMap::new();
     for (name, tensor) in files.values().flat_map(|file| &file.tensors) {
         held.entry(slices::tensor_of(name)).or_default().push((name, tensor));
@@ -249,7 +249,8 @@ mod tests {
     #[test]
     fn what_is_missing_held_twice_or_strange_is_named() {
         let strange = ("other.m".to_owned(), tensor(&[1], 1));
-        let census = take(&files(&[&[slice(0..2)], &[slice(1..2), slice(4..6), strange]]), &needed());
+        let census =
+            take(&files(&[&[slice(0..2)], &[slice(1..2), slice(4..6), strange]]), &needed());
         assert_eq!(
             census.problems,
             [

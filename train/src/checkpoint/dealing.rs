@@ -85,6 +85,9 @@ mod tests {
         };
         let loads: Vec<u64> = (0..4).map(load).collect();
         assert_eq!(loads.iter().sum::<u64>(), 60 + 27);
-        assert!(loads.iter().max().expect("four") - loads.iter().min().expect("four") <= 4, "{loads:?}");
+        assert!(
+            loads.iter().max().expect("four") - loads.iter().min().expect("four") <= 4,
+            "{loads:?}"
+        );
     }
 }

@@ -11,7 +11,8 @@ use super::slices;
 pub fn of_files(files: &BTreeMap<String, FileEntry>) -> Digests {
     let mut units = BTreeMap::new();
     for (name, tensor) in files.values().flat_map(|file| &file.tensors) {
-        let (of, first) = slices::parse(name).map_or((&name[..], 0), |(of, range)| (of, range.start));
+        let (of, first) =
+            slices::parse(name).map_or((&name[..], 0), |(of, range)| (of, range.start));
         for (unit, checksum) in tensor.units.iter().enumerate() {
             units.insert((of, first + unit), (tensor.kind, &checksum[..]));
         }

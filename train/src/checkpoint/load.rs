@@ -209,8 +209,8 @@ impl Plan<'_> {
     fn replica_bytes(&self, stack: &Expected) -> Vec<usize> {
         let of_expert = stack.num_bytes() as usize / self.num_experts;
         let shards = self.world.layout.shards;
-        let ranks = (0..self.world.layout.replicas)
-            .map(|replica| replica * shards + self.world.shard());
+        let ranks =
+            (0..self.world.layout.replicas).map(|replica| replica * shards + self.world.shard());
         ranks.map(|rank| self.dealing.experts(rank).len() * of_expert).collect()
     }
 

@@ -176,10 +176,7 @@ impl Manifest {
     }
 
     /// As [`read`](Self::read), with the text, for peers to [parse](Self::parse).
-    pub(crate) fn read_text(
-        storage: &dyn Storage,
-        step: u64,
-    ) -> Result<(Self, String), Unusable> {
+    pub(crate) fn read_text(storage: &dyn Storage, step: u64) -> Result<(Self, String), Unusable> {
         let name = file_name(step, MANIFEST);
         let place = storage.locate(&name);
         let text = storage.read_all(&name).map_err(|error| {
@@ -205,7 +202,9 @@ impl Manifest {
         let found = &value["manifest"]["format_version"];
         if *found != FORMAT_VERSION {
             let advice = "it was written by another release";
-            return Err(damaged(format!("format version {found}, needed {FORMAT_VERSION}: {advice}")));
+            return Err(damaged(format!(
+                "format version {found}, needed {FORMAT_VERSION}: {advice}"
+            )));
         }
         let sealed: Sealed = serde_json::from_value(value).map_err(unreadable)?;
         let found = sealed.manifest.digest();

@@ -10,8 +10,8 @@ use std::ops::Range;
 
 use burn::tensor::{Device, Tensor, TensorData};
 use fulmar_ep::World;
-use fulmar_model::weights::{self, Held};
 use fulmar_model::Role;
+use fulmar_model::weights::{self, Held};
 
 use super::census::{self, Expected};
 use super::dealing::Dealing;

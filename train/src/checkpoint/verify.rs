@@ -15,10 +15,7 @@ use crate::storage::Storage;
 ///
 /// # Errors
 /// If there is no manifest that can be used.
-pub fn verify(
-    storage: &dyn Storage,
-    step: u64,
-) -> Result<(Manifest, Vec<TrainError>), TrainError> {
+pub fn verify(storage: &dyn Storage, step: u64) -> Result<(Manifest, Vec<TrainError>), TrainError> {
     let manifest = Manifest::read(storage, step)?;
     let mut problems: Vec<TrainError> =
         manifest.files.iter().filter_map(|file| size(storage, step, file).err()).collect();
@@ -53,7 +50,8 @@ fn size(
     let mut end = entry.header.bytes;
     let by_place: BTreeMap<u64, u64> =
         entry.tensors.values().map(|tensor| (tensor.bytes.start, tensor.bytes.end)).collect();
-    let adjoin = by_place.into_iter().all(|(start, next)| start == std::mem::replace(&mut end, next));
+    let adjoin =
+        by_place.into_iter().all(|(start, next)| start == std::mem::replace(&mut end, next));
     if found == entry.bytes && end == entry.bytes && adjoin {
         return Ok(());
     }

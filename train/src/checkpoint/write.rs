@@ -226,7 +226,14 @@ mod tests {
         let pieces: Vec<Vec<u8>> = pieces.iter().map(|piece| piece.to_vec()).collect();
         let bytes = pieces.iter().map(Vec::len).sum::<usize>();
         let shape = vec![units, bytes * 8 / dtype.bitsize() / units];
-        Planned { name: name.to_owned(), kind: Kind::Weight, dtype, shape, units, source: Fixed(pieces) }
+        Planned {
+            name: name.to_owned(),
+            kind: Kind::Weight,
+            dtype,
+            shape,
+            units,
+            source: Fixed(pieces),
+        }
     }
 
     #[test]

@@ -148,9 +148,8 @@ impl Optimizer {
                 Rule::MuonH => &[("momentum", of_muonh)],
                 Rule::Adam | Rule::AdamH => &[("m", DType::F32), ("v", DType::F32)],
             };
-            let named = |(part, dtype): &(&str, DType)| {
-                (path.clone(), format!("{path}.{part}"), *dtype)
-            };
+            let named =
+                |(part, dtype): &(&str, DType)| (path.clone(), format!("{path}.{part}"), *dtype);
             names.extend(parts.iter().map(named));
         }
         names
