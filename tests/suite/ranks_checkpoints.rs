@@ -1,5 +1,6 @@
 //! Checkpoints of several shards: any number of shards loads them, and none takes half of one.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,7 +9,8 @@ use burn::tensor::TensorData;
 use fulmar::ep::Layout;
 use fulmar::train::checkpoint::load::Restored;
 use fulmar::train::checkpoint::reshard::reshard;
-use fulmar::train::checkpoint::{Manifest, newest, step_name};
+use fulmar::train::checkpoint::resume::resume;
+use fulmar::train::checkpoint::{Manifest, Run, newest, step_name};
 use fulmar::train::storage::Storage;
 use fulmar::train::{RunConfig, run};
 
@@ -228,9 +230,9 @@ fn a_shard_or_a_slice_that_is_missing_is_refused_by_name_on_every_rank() {
     }
 }
 
-/// Experts and shared tensors in proportions that leave uneven parts.
+/// Megabytes of state, beside which a manifest is small.
 fn of_layout(layout: [usize; 2]) -> RunConfig {
-    toy::config(layout, &["batch.rows=8", "model.num_experts=16", "model.intermediate_dim=32"])
+    toy::config(layout, &["batch.rows=8", "model.latent_dim=32", "model.intermediate_dim=64"])
 }
 
 const LAYOUTS: [[usize; 2]; 6] = [[1, 1], [2, 1], [1, 2], [2, 2], [4, 1], [1, 4]];
@@ -274,7 +276,11 @@ fn a_restore_at_any_layout_reads_each_byte_once_and_gives_the_same_bits() {
             let again = tempfile::tempdir().expect("a temporary folder");
             let to = storage_in(again.path());
             on_every_rank(&of_layout(layout), |mut rank| {
-                rank.restore_whole(&counted, &manifest)?;
+                // As a run does it: the choice of a checkpoint, its manifest, all that is in it.
+                let run = Run::new(&counted, rank.config, "made up");
+                let (folder, device) = (folder.path(), rank.device.clone());
+                let uncounted = |_| BTreeMap::new();
+                rank.state = resume(&run, &uncounted, folder, rank.world, &device)?.state;
                 rank.save(&to)
             });
             let read = watched.read.load(Ordering::Relaxed);

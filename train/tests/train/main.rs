@@ -2,6 +2,7 @@
 //! process.
 
 mod capacity;
+mod checkpoint;
 mod doctor;
 mod exit;
 mod golden;
