@@ -16,8 +16,15 @@ pub mod manifest;
 pub mod save;
 pub mod slices;
 
+pub mod folders;
+pub mod pins;
+pub mod rehearsal;
+pub mod retention;
+
 pub use load::{Found, newest};
 pub use manifest::Manifest;
+pub use rehearsal::rehearse;
+pub use retention::prune;
 pub use save::save;
 
 use std::path::{Path, PathBuf};
