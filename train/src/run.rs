@@ -16,6 +16,7 @@ use crate::samples::Sample;
 use crate::state::TrainState;
 use crate::step::StepReport;
 use crate::stop_signal::StopSignal;
+use crate::storage::open_storage;
 use crate::telemetry::jsonl::LOG_FILE;
 use crate::telemetry::memory::Sizes;
 use crate::training_loop::{Assembled, TrainingLoop};
@@ -108,6 +109,13 @@ fn run_rank(
         checkpoint::load::restore(&from, config, &data.digest, &device.device, &mut state)?;
         if world.is_first() {
             println!("resumed from {} (step {})", path.display(), state.step);
+        }
+    }
+    if config.checkpoint.enabled {
+        let storage = open_storage(config, &options.out)?;
+        let rehearsal = checkpoint::rehearse(&*storage, 1, world)?;
+        if world.is_first() {
+            println!("{rehearsal}");
         }
     }
     if world.is_first() {

@@ -3,6 +3,8 @@
 //! Exit statuses are those of [`crate::exit`].
 
 mod capacity;
+mod checkpoint;
+mod checkpoint_pins;
 mod doctor;
 mod plan;
 mod run;
@@ -35,6 +37,11 @@ pub enum Command {
     /// Say what a recipe amounts to, without running it: counts, FLOPs by part, steps, rates, memory.
     #[command(after_help = "Example: train plan examples/recipes/d768.toml --json")]
     Plan(plan::PlanArgs),
+    /// Keep checkpoints, or let them go.
+    #[command(
+        after_help = "Example: train checkpoint pin runs/mini 400 --reason \"before the spike\""
+    )]
+    Checkpoint(checkpoint::CheckpointArgs),
     /// Say what each exchange rule would drop, hold and send, by replaying choices of experts.
     #[command(after_help = "\
 Example: train capacity --rows 65536 --factors 1.15,1.33 --documents lognormal:600:1.2
@@ -54,6 +61,7 @@ impl Command {
         match self {
             Self::Run(args) => args.execute(),
             Self::Plan(args) => args.execute(),
+            Self::Checkpoint(args) => args.execute(),
             Self::Capacity(args) => args.execute(),
             Self::Doctor(args) => args.execute(),
         }

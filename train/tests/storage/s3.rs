@@ -1,6 +1,7 @@
 //! S3 itself: its protocol, with signatures, to a server in this process.
 
 use std::io::{ErrorKind, Write as _};
+use std::process::Command;
 use std::sync::Arc;
 
 use fulmar_tests::s3_server::S3Server;
@@ -78,3 +79,33 @@ rows = 4
 [schedule]
 steps = 1
 "#;
+
+/// Target and environment together, as a person gives them.
+#[test]
+fn the_binary_finds_a_bucket_by_its_address_and_the_environment() {
+    let server = S3Server::start();
+    let bucket: &dyn Storage = &storage(&server, S3Server::SECRET);
+    bucket.write_all("step-00000040/manifest.json", b"{}").expect("written");
+    let run = tempfile::tempdir().expect("a temporary folder");
+    let recipe = format!("{RECIPE}[checkpoint]\ntarget = \"{}\"\n", bucket.locate(""));
+    std::fs::write(run.path().join("recipe.toml"), recipe).expect("written");
+    let train = |secret: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_train"))
+            .args(["checkpoint", "pin"])
+            .arg(run.path())
+            .args(["40", "--reason", "why"])
+            .env("AWS_ENDPOINT_URL", server.endpoint())
+            .env("AWS_ALLOW_HTTP", "true")
+            .env("AWS_REGION", "us-east-1")
+            .env("AWS_ACCESS_KEY_ID", S3Server::KEY)
+            .env("AWS_SECRET_ACCESS_KEY", secret)
+            .output()
+            .expect("the binary starts");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (status, said) = train("another secret");
+    assert_eq!(status, Some(6), "{said}");
+    let (status, said) = train(S3Server::SECRET);
+    assert_eq!(status, Some(0), "{said}");
+    assert_eq!(bucket.list("pins").expect("listed").len(), 1);
+}
