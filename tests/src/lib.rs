@@ -7,3 +7,5 @@ pub mod memory;
 pub mod model;
 pub mod mpi;
 pub mod names;
+#[cfg(feature = "cloud")]
+pub mod s3_server;

@@ -1,6 +1,7 @@
 //! A run as one typed value.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use fulmar_data::{DEFAULT_BLOCK_ROWS, DocumentMarks, Stage};
 use fulmar_model::config::RouterDot;
@@ -11,6 +12,7 @@ use crate::context::ContextStage;
 use crate::error::TrainError;
 use crate::optim::{MomentumDtype, NewtonSchulzKind, OptimizerConfig, Peaks, Schedule};
 use crate::parallel::ParallelConfig;
+use crate::storage::{Storage, open_storage};
 
 /// Everything that decides what a run computes, and where it leaves its traces.
 ///
@@ -69,6 +71,21 @@ pub struct Parent {
     pub run: PathBuf,
     /// Completed updates of that state.
     pub step: u64,
+    /// `checkpoint.target` of that run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+}
+
+impl Parent {
+    /// Where the checkpoints of that run lie.
+    ///
+    /// # Errors
+    /// As [`open_storage`].
+    pub fn storage(&self, branch: &RunConfig) -> Result<Arc<dyn Storage>, TrainError> {
+        let mut config = branch.clone();
+        config.checkpoint.target.clone_from(&self.target);
+        open_storage(&config, &self.run)
+    }
 }
 
 /// Rows of a step.

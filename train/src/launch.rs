@@ -52,6 +52,10 @@ fn on_mpi<T>(
     body: impl Fn(Arc<dyn Transport>) -> Result<T, TrainError>,
 ) -> Result<T, TrainError> {
     let report = |error: &WorldError<TrainError>| match &error.failure {
+        RankFailure::Error(cause @ TrainError::Rank { .. }) => {
+            eprintln!("error: {}", cause.chain());
+            exit::status_of(cause)
+        }
         RankFailure::Error(cause) => {
             eprintln!("error: rank {}: {}", error.rank, cause.chain());
             exit::status_of(cause)
@@ -79,6 +83,8 @@ fn on_mpi<T>(
 
 fn cause(error: WorldError<TrainError>) -> TrainError {
     let source = match error.failure {
+        // All ranks know which one it was.
+        RankFailure::Error(error @ TrainError::Rank { .. }) => return error,
         RankFailure::Error(error) => error,
         RankFailure::Transport(error) => error.into(),
         RankFailure::Panic(message) => TrainError::Panic { message },

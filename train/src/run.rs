@@ -118,6 +118,12 @@ fn run_rank(
     let resumed_from = from.filter(|from| from.parent == plan.parent).map(|from| from.step);
     data.rows = Arc::new(assemble::rows(&plan, data.rows.store().clone())?);
     let end = end_of(&plan, options)?;
+    if plan.checkpoint.enabled {
+        let rehearsal = checkpoint::rehearse(&*storage, 1, world)?;
+        if world.is_first() {
+            println!("{rehearsal}");
+        }
+    }
     if world.is_first() {
         if options.resume && state.step == 0 {
             println!("no whole checkpoint in {}: starting from zero", storage.locate(""));
@@ -127,7 +133,7 @@ fn run_rank(
             println!("no step to take: the run ends at step {end}");
         }
         describe(&plan, &data, &state);
-        describe_saving(&plan, &*storage);
+        describe_saving(&plan);
         write_identity(config, options, &state)?;
     }
     let assembled = Assembled { device, data, state, storage, resumed_from };
@@ -199,19 +205,14 @@ fn refuse_to_overwrite(storage: &dyn Storage, options: &RunOptions) -> Result<()
     Err(TrainError::checkpoint(&options.out, format!("the folder holds {holds}; {advice}")))
 }
 
-/// Where checkpoints go, and what saving takes beside the state.
-fn describe_saving(config: &RunConfig, storage: &dyn Storage) {
+/// What saving takes beside the state.
+fn describe_saving(config: &RunConfig) {
     if !config.checkpoint.enabled {
         println!("checkpoints: none");
         return;
     }
-    let plan = MemoryPlan::new(config);
-    println!(
-        "checkpoints: {}; saving {} takes up to {} of a rank",
-        storage.locate(""),
-        if config.checkpoint.background { "beside training" } else { "between steps" },
-        human(plan.saving),
-    );
+    let how = if config.checkpoint.background { "beside training" } else { "between steps" };
+    println!("saving {how} takes up to {} of a rank", human(MemoryPlan::new(config).saving));
 }
 
 fn describe(config: &RunConfig, data: &RunData, state: &TrainState) {

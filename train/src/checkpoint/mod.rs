@@ -31,8 +31,15 @@ pub mod snapshot;
 pub mod verify;
 mod write;
 
+pub mod folders;
+pub mod pins;
+pub mod rehearsal;
+pub mod retention;
+
 pub use manifest::Manifest;
 pub use newest::{Candidate, Found, candidates, newest};
+pub use rehearsal::rehearse;
+pub use retention::prune;
 pub use save::{Run, save};
 pub use snapshot::Snapshot;
 

@@ -16,7 +16,6 @@ use crate::error::TrainError;
 use crate::history::History;
 use crate::operations::Position;
 use crate::state::TrainState;
-use crate::storage::open_storage;
 
 /// What a run begins or goes on with.
 #[derive(Debug)]
@@ -109,7 +108,7 @@ fn begin(
         passed.nothing_is_lost(run, folder)?;
     }
     if let Some(parent) = &run.config.parent {
-        let storage = open_storage(run.config, &parent.run)?;
+        let storage = parent.storage(run.config)?;
         let of_parent = Run { storage: &storage, ..run.clone() };
         let found = world.is_first().then(|| newest(&*storage, Some(parent.step + 1)));
         let found = found.transpose()?;

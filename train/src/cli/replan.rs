@@ -159,7 +159,7 @@ impl ReplanArgs {
         if self.dry_run {
             return Ok(());
         }
-        operations::found_branch(&after, folder)?;
+        operations::found_branch(&after, folder, &self.reason)?;
         let event = |what: &str, of: &str| {
             let text = format!("{}: {}", of, self.reason);
             let change = serde_json::to_value(&change).expect("plain values");

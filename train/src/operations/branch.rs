@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::Position;
+use crate::checkpoint::pins::pin_parent;
 use crate::config::{Parent, RunConfig};
 use crate::error::TrainError;
 use crate::optim::Replan;
@@ -32,8 +33,11 @@ pub fn branch(
     config.data.longest_row.get_or_insert(config.longest_row());
     config.schedule.replans.retain(|replan| replan.from < at.step);
     config.schedule.replans.push(Replan { from: at.step, steps });
-    let parent = Parent { run: folder.to_owned(), step: at.step };
-    config.parent = Some(parent);
+    let target = config.checkpoint.target.take();
+    // Below the parent's, where no reader of it looks.
+    config.checkpoint.target =
+        target.as_ref().map(|target| format!("{}/{name}", target.trim_end_matches('/')));
+    config.parent = Some(Parent { run: folder.to_owned(), step: at.step, target });
     config.validate()?;
     Ok(config)
 }
@@ -43,10 +47,14 @@ pub fn branch(
 ///
 /// # Errors
 /// If the folder holds anything already, or something cannot be written.
-pub fn found_branch(config: &RunConfig, folder: &Path) -> Result<(), TrainError> {
+pub fn found_branch(config: &RunConfig, folder: &Path, reason: &str) -> Result<(), TrainError> {
     if std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some()) {
         let path = folder.display().to_string();
         return Err(TrainError::config("--branch", path, "a folder that is empty or not there"));
+    }
+    if let Some(parent) = &config.parent {
+        let storage = parent.storage(config)?;
+        pin_parent(&*storage, parent.step, &folder.display().to_string(), reason)?;
     }
     std::fs::create_dir_all(folder).map_err(TrainError::io("create", folder))?;
     let file = folder.join("recipe.toml");

@@ -66,9 +66,12 @@ impl Storage for LocalStorage {
     fn remove(&self, name: &str) -> io::Result<()> {
         let path = self.path(name);
         fs::remove_file(&path)?;
-        // The folder goes with its last file; one that is not empty stays.
-        if let Some(folder) = path.parent().filter(|folder| *folder != self.root) {
-            fs::remove_dir(folder).ok();
+        // Folders go with their last file; one that is not empty stays, with all above it.
+        let folders = path.ancestors().skip(1).take_while(|folder| *folder != self.root);
+        for folder in folders {
+            if fs::remove_dir(folder).is_err() {
+                break;
+            }
         }
         Ok(())
     }
@@ -144,5 +147,9 @@ mod tests {
         assert_eq!(storage.size("a/none").expect_err("none").kind(), io::ErrorKind::NotFound);
         storage.remove("a/b/two").expect("removed");
         assert_eq!(names(""), [("a/one".into(), 5)]);
+        storage.write_all("c/d/three", b"").expect("written");
+        storage.remove("c/d/three").expect("removed");
+        let left = fs::read_dir(folder.path().join("root")).expect("the root stays");
+        assert_eq!(left.count(), 1, "folders go with their last file");
     }
 }

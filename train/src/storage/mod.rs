@@ -5,10 +5,25 @@
 //! denies both still takes checkpoints.
 
 mod local;
+mod object;
 mod open;
 
+#[cfg(feature = "cloud")]
+mod cloud;
+
+mod calls;
+mod counting;
+mod faulty;
+
+pub use calls::Call;
+pub use counting::CountingStorage;
+pub use faulty::{Effect, Failure, Fault, FaultyStorage};
 pub use local::LocalStorage;
+pub use object::{ObjectStorage, PART_BYTES};
 pub use open::open_storage;
+
+/// The client of object stores, for those who bring one of their own to [`ObjectStorage`].
+pub use object_store;
 
 use std::fmt::Debug;
 use std::io::{self, Write};
@@ -49,7 +64,7 @@ pub trait Storage: Debug + Send + Sync {
     /// Removes an object.
     ///
     /// # Errors
-    /// If it is missing or removing is denied.
+    /// If removing is denied, or the object is missing and the place can tell: S3 cannot.
     fn remove(&self, name: &str) -> io::Result<()>;
 }
 

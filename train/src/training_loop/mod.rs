@@ -4,6 +4,7 @@ mod between_steps;
 mod evaluation;
 mod guarding;
 mod in_force;
+mod pruning;
 mod reporting;
 mod saving;
 mod started;
@@ -29,6 +30,7 @@ use crate::storage::Storage;
 use crate::telemetry::console::Progress;
 use crate::telemetry::jsonl::LOG_FILE;
 use crate::telemetry::{Console, Record};
+use pruning::Pruner;
 use saving::Saver;
 
 /// What a rank has before its first step.
@@ -65,6 +67,7 @@ pub(crate) struct TrainingLoop<'a> {
     steps_taken: u64,
     skipped: u64,
     saver: Saver,
+    pruner: Pruner,
 }
 
 impl<'a> TrainingLoop<'a> {
@@ -104,6 +107,7 @@ impl<'a> TrainingLoop<'a> {
             steps_taken: 0,
             skipped: 0,
             saver,
+            pruner: Pruner::default(),
         };
         training.take_shape()?;
         training.record_start(resumed_from)?;
@@ -121,6 +125,7 @@ impl<'a> TrainingLoop<'a> {
             let updated = self.step(&batch)?;
             let tidings = self.tidings()?;
             self.end_background_save(&tidings)?;
+            self.end_pruning(false)?;
             if self.asked_to_stop(&tidings)? {
                 break;
             }
@@ -135,7 +140,9 @@ impl<'a> TrainingLoop<'a> {
             }
             self.save_if_due(&tidings)?;
         }
+        self.end_pruning(true)?;
         self.last_save()?;
+        self.end_pruning(true)?;
         compare_weights(&self.state, self.world)?;
         self.record.finish();
         let heldout = self.evaluate(0)?;

@@ -56,6 +56,11 @@ impl Saver {
         }
     }
 
+    /// Where checkpoints lie.
+    pub(super) fn storage(&self) -> &Arc<dyn Storage> {
+        &self.storage
+    }
+
     /// Path or address of the newest checkpoint that this attempt knows.
     pub(super) fn place(&self) -> Option<String> {
         self.saved.map(|step| self.storage.locate(&step_name(step)))
@@ -186,6 +191,7 @@ impl TrainingLoop<'_> {
                 let event = Event::now(step, attempt, "saved", format!("saved to {place}"));
                 let event = event.with("of", of).with("bytes", bytes).with("secs", secs);
                 self.record.quiet_event(&event)?;
+                self.prune_behind(of);
                 Ok(Ok(()))
             }
             Err(error) => {

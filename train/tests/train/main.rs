@@ -7,3 +7,5 @@ mod doctor;
 mod exit;
 mod golden;
 mod memory_plan;
+mod pins;
+mod rehearsal;

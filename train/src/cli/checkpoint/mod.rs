@@ -1,0 +1,76 @@
+//! `train checkpoint`: a file for each thing to do.
+
+mod list;
+mod pin;
+mod reshard;
+mod verify;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use clap::{Args, Subcommand};
+
+use crate::checkpoint::RECIPE;
+use crate::checkpoint::manifest::SavedLayout;
+use crate::config::{CheckpointConfig, RunConfig};
+use crate::error::TrainError;
+use crate::recipe;
+use crate::storage::{LocalStorage, Storage, open_storage};
+
+/// Flags of `checkpoint`.
+#[derive(Debug, Args)]
+pub struct CheckpointArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: CheckpointCommand,
+}
+
+/// What to do with checkpoints.
+#[derive(Debug, Subcommand)]
+pub enum CheckpointCommand {
+    /// Show the checkpoints of a run: step, size, layout, and whether each is whole.
+    #[command(after_help = "Example: train checkpoint list runs/mini --json")]
+    List(list::ListArgs),
+    /// Read every byte of a checkpoint and say what is wrong with it.
+    #[command(after_help = "Example: train checkpoint verify runs/mini --step 400")]
+    Verify(verify::VerifyArgs),
+    /// Keep a checkpoint, whatever the recipe's retention says.
+    #[command(after_help = "\
+Example: train checkpoint pin runs/mini 400 --reason \"before the spike\"")]
+    Pin(pin::PinArgs),
+    /// Take a pin back; a checkpoint that another run began with stays.
+    #[command(after_help = "\
+Example: train checkpoint unpin runs/mini 400 --reason \"looked at\"")]
+    Unpin(pin::PinArgs),
+    /// Write a checkpoint for another number of ranks; a run needs no such thing to go on.
+    #[command(after_help = "\
+Example: train checkpoint reshard runs/mini --step 400 --replicas 2 --shards 4 --out elsewhere")]
+    Reshard(reshard::ReshardArgs),
+}
+
+impl CheckpointArgs {
+    pub(super) fn execute(self) -> Result<(), TrainError> {
+        match self.command {
+            CheckpointCommand::List(args) => args.execute(),
+            CheckpointCommand::Verify(args) => args.execute(),
+            CheckpointCommand::Pin(args) => args.pin(),
+            CheckpointCommand::Unpin(args) => args.unpin(),
+            CheckpointCommand::Reshard(args) => args.execute(),
+        }
+    }
+}
+
+/// Where the checkpoints of a run lie, as its recipe says; of a folder without a recipe, there.
+fn storage_of(run: &Path) -> Result<(Arc<dyn Storage>, CheckpointConfig), TrainError> {
+    let path = run.join(RECIPE);
+    if !path.exists() {
+        return Ok((Arc::new(LocalStorage::new(run)), CheckpointConfig::default()));
+    }
+    let text = std::fs::read_to_string(&path).map_err(TrainError::io("read", &path))?;
+    let config: RunConfig = recipe::from_toml(&text, &path.display().to_string())?;
+    Ok((open_storage(&config, run)?, config.checkpoint))
+}
+
+fn layout(SavedLayout { replicas, shards, .. }: SavedLayout) -> String {
+    format!("{replicas} x {shards}")
+}

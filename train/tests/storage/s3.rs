@@ -1,0 +1,111 @@
+//! S3 itself: its protocol, with signatures, to a server in this process.
+
+use std::io::{ErrorKind, Write as _};
+use std::process::Command;
+use std::sync::Arc;
+
+use fulmar_tests::s3_server::S3Server;
+use fulmar_train::storage::object_store::aws::AmazonS3Builder;
+use fulmar_train::storage::object_store::path::Path;
+use fulmar_train::storage::{ObjectStorage, Storage, open_storage};
+use fulmar_train::{TrainError, recipe};
+
+use super::contract::keeps_its_promises;
+
+/// The least that S3 takes.
+const PART_BYTES: usize = 5 << 20;
+
+fn storage(server: &S3Server, secret: &str) -> ObjectStorage {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let store = AmazonS3Builder::new()
+        .with_endpoint(server.endpoint())
+        .with_allow_http(true)
+        .with_region("us-east-1")
+        .with_bucket_name(S3Server::BUCKET)
+        .with_access_key_id(S3Server::KEY)
+        .with_secret_access_key(secret)
+        .build()
+        .expect("a client");
+    let address = format!("s3://{}/of/run", S3Server::BUCKET);
+    ObjectStorage::new(Arc::new(store), Path::from("of/run"), &address).with_part_bytes(PART_BYTES)
+}
+
+#[test]
+fn s3_keeps_the_promises() {
+    let server = S3Server::start();
+    keeps_its_promises(&storage(&server, S3Server::SECRET), PART_BYTES);
+}
+
+#[test]
+fn an_upload_that_is_dropped_is_never_visible() {
+    let server = S3Server::start();
+    let storage = storage(&server, S3Server::SECRET);
+    let mut upload = storage.create("shard").expect("created");
+    upload.write_all(&vec![1; 2 * PART_BYTES + 1]).expect("written");
+    drop(upload);
+    assert_eq!(storage.list("").expect("listed"), []);
+    assert_eq!(storage.size("shard").expect_err("none").kind(), ErrorKind::NotFound);
+}
+
+#[test]
+fn who_may_not_write_is_told_so() {
+    let server = S3Server::start();
+    let storage: &dyn Storage = &storage(&server, "another secret");
+    let error = storage.write_all("shard", b"bytes").expect_err("the wrong secret");
+    assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
+}
+
+#[test]
+fn an_address_is_opened_if_it_can_be_one() {
+    let open = |target: &str| -> Result<Arc<dyn Storage>, TrainError> {
+        let set = [format!("checkpoint.target={target:?}")];
+        let config = recipe::parse(RECIPE, "recipe.toml", &set).expect("a recipe");
+        open_storage(&config, "run".as_ref())
+    };
+    let place = open("gs://bucket/of/run").map(|storage| storage.locate("step/file"));
+    assert_eq!(place.expect("a bucket"), "gs://bucket/of/run/step/file");
+    for target in ["s3:/prefix", "az://"] {
+        let said = open(target).expect_err("no bucket").to_string();
+        assert!(said.contains(&format!("`checkpoint.target` is {target:?}")), "{said}");
+    }
+}
+
+const RECIPE: &str = r#"
+name = "target"
+[model]
+preset = "mini_d96"
+[batch]
+rows = 4
+[schedule]
+steps = 1
+"#;
+
+/// Target and environment together, as a person gives them.
+#[test]
+fn the_binary_finds_a_bucket_by_its_address_and_the_environment() {
+    let server = S3Server::start();
+    let bucket: &dyn Storage = &storage(&server, S3Server::SECRET);
+    bucket.write_all("step-00000040/manifest.json", b"{}").expect("written");
+    let run = tempfile::tempdir().expect("a temporary folder");
+    let recipe = format!("{RECIPE}[checkpoint]\ntarget = \"{}\"\n", bucket.locate(""));
+    std::fs::write(run.path().join("recipe.toml"), recipe).expect("written");
+    let train = |secret: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_train"))
+            .args(["checkpoint", "pin"])
+            .arg(run.path())
+            .args(["40", "--reason", "why"])
+            .env("AWS_ENDPOINT_URL", server.endpoint())
+            .env("AWS_ALLOW_HTTP", "true")
+            .env("AWS_REGION", "us-east-1")
+            .env("AWS_ACCESS_KEY_ID", S3Server::KEY)
+            .env("AWS_SECRET_ACCESS_KEY", secret)
+            .output()
+            .expect("the binary starts");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (status, said) = train("another secret");
+    assert_eq!(status, Some(6), "{said}");
+    let (status, said) = train(S3Server::SECRET);
+    assert_eq!(status, Some(0), "{said}");
+    assert_eq!(bucket.list("pins").expect("listed").len(), 1);
+}
