@@ -3,7 +3,11 @@
 //! Exit statuses are those of [`crate::exit`].
 
 mod capacity;
+mod checkpoint;
 mod doctor;
+mod eval;
+mod export;
+mod import;
 mod plan;
 mod run;
 
@@ -40,6 +44,13 @@ pub enum Command {
 Example: train capacity --rows 65536 --factors 1.15,1.33 --documents lognormal:600:1.2
          train capacity --choices step-81000.safetensors --experts 384 --json")]
     Capacity(capacity::CapacityArgs),
+    /// Evaluate checkpoints or exported weights on held-out text.
+    #[command(after_help = "Example: train eval runs/mini_d96 --step 300,600 --as-trained --record")]
+    Eval(eval::EvalArgs),
+    /// Work on checkpoints: exchange weights with other tools.
+    #[command(after_help = "\
+Example: train checkpoint export runs/mini_d96 --out mini-hf --dtype bf16")]
+    Checkpoint(checkpoint::CheckpointArgs),
     /// Say which device and kernels a run would use, and whether they compute what they mean.
     #[command(after_help = "Example: train doctor --device wgpu")]
     Doctor(doctor::DoctorArgs),
@@ -55,6 +66,8 @@ impl Command {
             Self::Run(args) => args.execute(),
             Self::Plan(args) => args.execute(),
             Self::Capacity(args) => args.execute(),
+            Self::Eval(args) => args.execute(),
+            Self::Checkpoint(args) => args.execute(),
             Self::Doctor(args) => args.execute(),
         }
     }

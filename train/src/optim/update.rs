@@ -138,7 +138,8 @@ impl Optimizer {
         state
     }
 
-    /// Replaces the state with what [`export`](Self::export) gave after `updates` updates.
+    /// Replaces the state with what [`export`](Self::export) gave after `updates` updates; of none
+    /// there is no state.
     ///
     /// # Errors
     /// [`TrainError::MissingState`] for a trained parameter that `source` has no state for, and
@@ -149,6 +150,10 @@ impl Optimizer {
         device: &burn::tensor::Device,
         mut source: impl FnMut(&str) -> Option<TensorData>,
     ) -> Result<(), TrainError> {
+        if updates == 0 {
+            (self.moments, self.updates) = (BTreeMap::new(), 0);
+            return Ok(());
+        }
         let mut load = |name: String, needed: DType| match source(&name) {
             Some(data) if data.dtype() != needed => {
                 Err(TrainError::StateType { name, found: data.dtype(), needed })
