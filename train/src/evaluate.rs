@@ -7,9 +7,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use fulmar_data::{Batch, EvalRows};
 use fulmar_ep::transport::Group;
-use fulmar_ep::{Dispatcher, World};
+use fulmar_ep::{DispatchConfig, Dispatcher, World};
 use fulmar_eval::{EvalReport, ModelScorer};
 
+use crate::assemble;
 use crate::checkpoint::MANIFEST;
 use crate::config::{DataConfig, EvaluationConfig, RunConfig};
 use crate::device::{self, DeviceChoice};
@@ -19,7 +20,6 @@ use crate::launch::on_ranks;
 use crate::parallel::RankKind;
 use crate::report::heldout_table;
 use crate::telemetry::{Metrics, names};
-use crate::assemble;
 
 /// Where metrics of the held-out text stand when nothing can be dropped, in a run's log too.
 pub const DROPLESS: &str = "eval/heldout";
@@ -147,7 +147,7 @@ fn evaluate_saved(saved: &Saved, options: &EvaluateOptions) -> Result<Evaluation
     let batch_rows = options.batch_rows.unwrap_or(config.evaluation.batch_rows);
     let dropless = dropless(saved, &rows, batch_rows, options.device)?;
     let as_trained = match options.as_trained {
-        true => Some(as_trained(saved, &rows, options.device)?),
+        true => Some(as_trained(saved, &rows, &dropless, options.device)?),
         false => None,
     };
     let (weights, step) = (saved.folder().to_owned(), Some(saved.step()));
@@ -157,7 +157,11 @@ fn evaluate_saved(saved: &Saved, options: &EvaluateOptions) -> Result<Evaluation
 fn evaluate_folder(place: &Path, options: &EvaluateOptions) -> Result<Evaluation, TrainError> {
     let of_run = |flag: &str| {
         let found = format!("given for {}", place.display());
-        TrainError::config(flag, found, "a run or a checkpoint: an export has no recipe and no step")
+        TrainError::config(
+            flag,
+            found,
+            "a run or a checkpoint: an export has no recipe and no step",
+        )
     };
     if options.as_trained {
         return Err(of_run("--as-trained"));
@@ -207,10 +211,12 @@ fn dropless(
 }
 
 /// One replica of the recipe's shards as threads, with the exchange of the step and the rows of a
-/// training micro-batch on each: what is dropped depends on all of them.
+/// training micro-batch on each: what is dropped depends on all of them. One shard exchanges nothing
+/// and has the figures without drops.
 fn as_trained(
     saved: &Saved,
     rows: &EvalRows,
+    dropless: &EvalReport,
     device: DeviceChoice,
 ) -> Result<AsTrained, TrainError> {
     let mut config: RunConfig = saved.config().clone();
@@ -218,6 +224,9 @@ fn as_trained(
     let batch_rows = config.micro_rows() as usize;
     config.parallel.replicas = 1;
     let exchange = *config.parallel.dispatch_at(saved.step());
+    if exchange == DispatchConfig::Local {
+        return Ok(AsTrained { exchange: exchange.name(), shards: 1, report: dropless.clone() });
+    }
     let num_experts = config.model.num_experts;
     let report = on_ranks(&config, |world: &World| {
         let device = device::open(device)?.device;

@@ -32,8 +32,8 @@ pub struct EvalArgs {
     /// Append each evaluation to evaluations.jsonl in the run's folder.
     #[arg(long)]
     pub record: bool,
-    /// The device.
-    #[arg(long, value_enum, default_value_t)]
+    /// auto, cpu, wgpu or cuda.
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
     pub device: DeviceChoice,
     /// Print JSON, a line an evaluation.
     #[arg(long)]

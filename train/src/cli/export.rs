@@ -20,8 +20,8 @@ pub struct ExportArgs {
     /// The folder to write, new or empty.
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// Type of the weights; router biases are f32 in any case.
-    #[arg(long, value_enum, default_value_t)]
+    /// Type of the weights, f32 or bf16; router biases are f32 in any case.
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
     pub dtype: ExportDtype,
     /// Most bytes of tensors in a file.
     #[arg(long, value_name = "BYTES", default_value_t = 5_000_000_000)]

@@ -45,7 +45,9 @@ Example: train capacity --rows 65536 --factors 1.15,1.33 --documents lognormal:6
          train capacity --choices step-81000.safetensors --experts 384 --json")]
     Capacity(capacity::CapacityArgs),
     /// Evaluate checkpoints or exported weights on held-out text.
-    #[command(after_help = "Example: train eval runs/mini_d96 --step 300,600 --as-trained --record")]
+    #[command(
+        after_help = "Example: train eval runs/mini_d96 --step 300,600 --as-trained --record"
+    )]
     Eval(eval::EvalArgs),
     /// Work on checkpoints: exchange weights with other tools.
     #[command(after_help = "\

@@ -28,7 +28,7 @@ const COMPARED: usize = 16;
 pub struct Check {
     /// One entry a prompt.
     pub prompts: Vec<PromptCheck>,
-    /// Largest difference that is allowed, over the largest logit of the prompt; 0 for f32.
+    /// Largest relative difference of a prompt that is allowed; 0 for f32.
     pub allowed: f64,
 }
 
@@ -39,19 +39,24 @@ pub struct PromptCheck {
     pub tokens: usize,
     /// Logits compared.
     pub logits: usize,
-    /// The largest by magnitude, of the checkpoint.
-    pub largest: f64,
     /// Logits that have other bits than the checkpoint with its weights rounded to the type of the
     /// export.
     pub other_bits: usize,
+    /// The largest logit by magnitude, of the checkpoint as it is.
+    pub largest: f64,
     /// Largest difference from the checkpoint as it is.
-    pub difference: f64,
+    pub largest_difference: f64,
+    /// Root mean square of these differences over that of the logits.
+    pub relative_difference: f64,
 }
 
 impl Check {
     /// Reads three prompts with the weights of `source`, with the same rounded, and with those that
     /// were `written`; one model at a time.
-    pub(super) fn new(
+    ///
+    /// # Errors
+    /// If a weight cannot be read or a forward pass fails.
+    pub fn new(
         source: &dyn Weights,
         written: &dyn Weights,
         tokenizer: &Tokenizer,
@@ -70,31 +75,32 @@ impl Check {
         let checks = checks.map(|(((prompt, exact), rounded), found)| PromptCheck {
             tokens: prompt.seq_len,
             logits: exact.len(),
-            largest: exact.iter().fold(0.0, |largest, value| largest.max(magnitude(*value))),
             other_bits: pairs(rounded, found).filter(|(a, b)| a.to_bits() != b.to_bits()).count(),
-            difference: pairs(exact, found)
-                .fold(0.0, |largest, (a, b)| largest.max((f64::from(a) - f64::from(b)).abs())),
+            largest: largest(exact.iter().map(|value| f64::from(*value))),
+            largest_difference: largest(differences(exact, found)),
+            relative_difference: square_sum(differences(exact, found)).sqrt()
+                / square_sum(exact.iter().map(|value| f64::from(*value))).sqrt(),
         });
         Ok(Self { prompts: checks.collect(), allowed: allowed(model, dtype) })
     }
 
     /// What is wrong, if anything is.
-    pub(super) fn problem(&self) -> Option<String> {
+    pub fn problem(&self) -> Option<String> {
         for (index, prompt) in self.prompts.iter().enumerate() {
             let number = index + 1;
-            if prompt.other_bits > 0 {
-                let PromptCheck { other_bits, logits, difference, .. } = prompt;
+            let PromptCheck { other_bits, logits, largest_difference, .. } = prompt;
+            if *other_bits > 0 {
                 return Some(format!(
                     "prompt {number}: {other_bits} of {logits} logits have other bits than those of \
-                     the checkpoint (largest difference {difference:e})"
+                     the checkpoint (largest difference {largest_difference:.3e})"
                 ));
             }
-            let allowed = self.allowed * prompt.largest;
-            // Also of a difference that is no number.
-            if !(prompt.difference <= allowed) {
-                let found = prompt.difference;
+            // A difference that is no number is not allowed either.
+            let (found, allowed) = (prompt.relative_difference, self.allowed);
+            if found > allowed || found.is_nan() {
                 return Some(format!(
-                    "prompt {number}: logits differ by {found:e}, needed at most {allowed:e}"
+                    "prompt {number}: logits differ by {found:.3e} of their size, needed at most \
+                     {allowed:.3e}"
                 ));
             }
         }
@@ -104,29 +110,30 @@ impl Check {
     /// A line for each prompt.
     pub fn table(&self) -> String {
         let mut text = String::from(
-            "prompt  tokens   logits   largest   other bits   largest difference   allowed\n",
+            "prompt   tokens    logits  other bits   largest logit  largest diff.  relative diff.\n",
         );
         for (index, prompt) in self.prompts.iter().enumerate() {
-            let PromptCheck { tokens, logits, largest, other_bits, difference } = prompt;
+            let PromptCheck { tokens, logits, other_bits, .. } = prompt;
             text += &format!(
-                "  {:<5} {tokens:>6} {logits:>8} {largest:>9.4} {other_bits:>12} {difference:>20.3e} \
-                 {:>9.1e}\n",
+                "  {:<5} {tokens:>7} {logits:>9} {other_bits:>11} {:>15.4} {:>14.3e} {:>15.3e}\n",
                 index + 1,
-                self.allowed * largest,
+                prompt.largest,
+                prompt.largest_difference,
+                prompt.relative_difference,
             );
         }
-        text
+        text + &format!("  relative differences up to {:.3e} are allowed\n", self.allowed)
     }
 }
 
-/// Largest difference over the largest logit that rounding may cause.
+/// The relative difference that the rounding of weights may cause.
 ///
-/// Rounding to bf16 changes a weight by at most 2^-9 of itself, so a product by about as much of its
-/// own size. A path of the model goes through two sub-layers a block and the head; what a sub-layer
-/// adds to the stream comes out of two to three products in a row, 2^-8 when their errors are drawn
-/// and not all of one sign, and at worst all sub-layers' errors add up. A token whose last expert
-/// changes with the rounding exchanges two experts of nearly equal weight, which that sum covers
-/// for one sub-layer in a few. Larger differences than that are no rounding.
+/// Rounding to bf16 changes a weight by at most 2^-9 of itself and so a product by about as much of
+/// its own size. The stream is the sum of what two sub-layers a block add to it, and the head is one
+/// product more; a sub-layer is two or three products in a row, 2^-8 together since their errors are
+/// drawn, and at worst the errors of all sub-layers have one direction: (2 layers + 1) 2^-8. It is a
+/// rule for the whole of a prompt and not for its largest difference: where rounding changes the
+/// last expert that one token chooses, its logits move at once, by what no rule knows.
 fn allowed(model: &ModelConfig, dtype: ExportDtype) -> f64 {
     match dtype {
         ExportDtype::F32 => 0.0,
@@ -203,6 +210,14 @@ fn pairs<'a>(left: &'a [f32], right: &'a [f32]) -> impl Iterator<Item = (f32, f3
     left.iter().copied().zip(right.iter().copied())
 }
 
-fn magnitude(value: f32) -> f64 {
-    f64::from(value).abs()
+fn differences<'a>(left: &'a [f32], right: &'a [f32]) -> impl Iterator<Item = f64> + 'a {
+    pairs(left, right).map(|(a, b)| f64::from(a) - f64::from(b))
+}
+
+fn largest(values: impl Iterator<Item = f64>) -> f64 {
+    values.fold(0.0, |largest, value| largest.max(value.abs()))
+}
+
+fn square_sum(values: impl Iterator<Item = f64>) -> f64 {
+    values.map(|value| value * value).sum()
 }

@@ -30,9 +30,7 @@ const WITHOUT_MEANING: [&str; 9] = [
 ];
 
 /// Type of the weights in a file.
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum,
-)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum ExportDtype {
     /// The bits of the checkpoint.
@@ -217,7 +215,9 @@ fn read_fields(all: Map<String, Value>) -> Result<Fields, String> {
         unreachable!("a struct is an object")
     };
     match names.into_iter().find(|name| !known.contains_key(name)) {
-        Some(unknown) => Err(format!("field `{unknown}` is unknown; remove it if it means nothing")),
+        Some(unknown) => {
+            Err(format!("field `{unknown}` is unknown; remove it if it means nothing"))
+        }
         None => Ok(fields),
     }
 }

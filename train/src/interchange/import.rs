@@ -62,19 +62,26 @@ pub fn import(options: &ImportOptions) -> Result<Imported, TrainError> {
         None => made_recipe(&folder, options)?,
     };
     agrees(&folder, &config, options)?;
-    // Before the data: what is read with a tokenizer begins with it.
-    std::fs::create_dir_all(&options.out).map_err(TrainError::io("create", &options.out))?;
-    if options.recipe.is_none() {
-        copy_tokenizer(&folder, &options.out)?;
+    // Read where it lies: nothing is written before all that is read was found sound.
+    let mut readable = config.clone();
+    let own_tokenizer = options.out.join(TOKENIZER);
+    let takes_tokenizer = config.data.tokenizer.as_ref() == Some(&own_tokenizer);
+    if takes_tokenizer {
+        readable.data.tokenizer = folder.tokenizer_path();
     }
-    let data = assemble::data(&config)?;
-    same_tokenizer(&folder, &data.tokenizer)?;
+    same_tokenizer(&folder, &assemble::tokenizer(&config.model, &readable.data)?)?;
+    let data = assemble::data(&readable)?;
     let world = World::solo();
     let device = device::open(DeviceChoice::Cpu)?.device;
     let mut state = TrainState::new(&config, &world, &device)?;
     let husk = fulmar_model::weights::emptied(&state.model);
     let fresh = std::mem::replace(&mut state.model, husk);
     state.model = filled(fresh, &folder, 0..config.model.num_experts)?;
+    std::fs::create_dir_all(&options.out).map_err(TrainError::io("create", &options.out))?;
+    if let Some(tokenizer) = folder.tokenizer_path().filter(|_| takes_tokenizer) {
+        std::fs::copy(tokenizer, &own_tokenizer)
+            .map_err(TrainError::io("write", &own_tokenizer))?;
+    }
     let recipe = options.out.join(checkpoint::RECIPE);
     checkpoint::save::write_file(&recipe, recipe::to_toml(&config).as_bytes())?;
     let run = checkpoint::save::Run { folder: &options.out, config: &config, data: &data.digest };
@@ -97,7 +104,11 @@ fn made_recipe(folder: &Folder, options: &ImportOptions) -> Result<RunConfig, Tr
     let (rows, steps) = (required("--rows", options.rows)?, required("--steps", options.steps)?);
     let name = options.out.file_name().map_or_else(String::new, |n| n.to_string_lossy().into());
     let table = |fields: &[(&str, Value)]| -> Value {
-        fields.iter().map(|(field, value)| ((*field).to_owned(), value.clone())).collect::<Table>().into()
+        fields
+            .iter()
+            .map(|(field, value)| ((*field).to_owned(), value.clone()))
+            .collect::<Table>()
+            .into()
     };
     let number = |value: u64| Value::Integer(i64::try_from(value).unwrap_or(i64::MAX));
     let mut recipe = Table::new();
@@ -122,12 +133,6 @@ fn agrees(folder: &Folder, config: &RunConfig, options: &ImportOptions) -> Resul
     let recipe = options.recipe.as_deref().unwrap_or(Path::new("--set"));
     let problem = format!("field `{field}` is {found} in {} and {needed} here", recipe.display());
     Err(TrainError::interchange(folder.path(), problem))
-}
-
-fn copy_tokenizer(folder: &Folder, out: &Path) -> Result<(), TrainError> {
-    let Some(from) = folder.tokenizer_path() else { return Ok(()) };
-    let to = out.join(TOKENIZER);
-    std::fs::copy(&from, &to).map_err(TrainError::io("write", &to)).map(drop)
 }
 
 /// Ids mean what they meant where the weights come from, if that can be told.

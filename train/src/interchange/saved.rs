@@ -126,9 +126,8 @@ impl Saved {
                 }
             }
         }
-        slices::assemble(&found, 0..num_experts).map_err(|problem| {
-            TrainError::checkpoint(&self.folder, format!("`{path}`: {problem}"))
-        })
+        slices::assemble(&found, 0..num_experts)
+            .map_err(|problem| TrainError::checkpoint(&self.folder, format!("`{path}`: {problem}")))
     }
 }
 

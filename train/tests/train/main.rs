@@ -5,4 +5,5 @@ mod capacity;
 mod doctor;
 mod exit;
 mod golden;
+mod interchange;
 mod memory_plan;
