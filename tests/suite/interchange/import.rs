@@ -1,6 +1,7 @@
 //! Folders that become runs.
 
 use burn::tensor::Device;
+use fulmar::train::history::History;
 use fulmar::train::interchange::{ExportDtype, Saved, export, import, load};
 use fulmar::train::{exit, recipe, run};
 
@@ -13,6 +14,8 @@ fn an_imported_run_begins_with_the_weights_and_trains_on() {
         made.export("hf", dtype, 100_000);
         let imported = import(&made.import_options("hf", "tuned")).expect("imported");
         assert_eq!(imported.config.model, made.config.model);
+        let history = History::read(&made.tiny.path("tuned")).expect("a history");
+        assert_eq!((history[0].what.as_str(), history[0].step), ("imported", 0));
         let mut saved = Saved::find(&made.tiny.path("tuned"), Some(0)).expect("step 0");
         assert_eq!((saved.step(), saved.config()), (0, &imported.config));
         if dtype == ExportDtype::F32 {

@@ -14,7 +14,7 @@ pub struct EvalArgs {
     /// Folders of runs, checkpoints or exports.
     #[arg(required = true, value_name = "RUN")]
     pub runs: Vec<PathBuf>,
-    /// Completed updates of the checkpoints; the newest whole one when absent.
+    /// Completed updates of the checkpoints; those of the newest when absent.
     #[arg(long, value_name = "N,..", value_delimiter = ',')]
     pub step: Vec<u64>,
     /// JSON-lines files of held-out text instead of the recipe's.
@@ -23,7 +23,7 @@ pub struct EvalArgs {
     /// A store of held-out text instead of the recipe's.
     #[arg(long, value_name = "DIR")]
     pub heldout_store: Option<PathBuf>,
-    /// Rows of a forward pass, which changes no figure; the recipe's when absent.
+    /// Rows of a forward pass, instead of the recipe's; changes no figure.
     #[arg(long, value_name = "N")]
     pub batch_rows: Option<usize>,
     /// Evaluate with the exchange of training too, which may drop.

@@ -14,19 +14,19 @@ pub struct ExportArgs {
     /// A run's folder, or one checkpoint's.
     #[arg(value_name = "RUN_OR_CHECKPOINT")]
     pub source: PathBuf,
-    /// Completed updates of the checkpoint; the newest whole one when absent.
+    /// Completed updates of the checkpoint; those of the newest when absent.
     #[arg(long, value_name = "N")]
     pub step: Option<u64>,
     /// The folder to write, new or empty.
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// Type of the weights, f32 or bf16; router biases are f32 in any case.
+    /// Type of the weights, f32 or bf16, but for router biases.
     #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
     pub dtype: ExportDtype,
     /// Most bytes of tensors in a file.
     #[arg(long, value_name = "BYTES", default_value_t = 5_000_000_000)]
     pub max_shard_bytes: u64,
-    /// Leave out the comparison of logits, which takes the memory of a whole model in f32.
+    /// Leave out the comparison, which needs the memory of a model in f32.
     #[arg(long)]
     pub no_check: bool,
     /// Print JSON.

@@ -11,6 +11,7 @@ use super::{Folder, Names, TOKENIZER, Weights, first_contradiction};
 use crate::config::RunConfig;
 use crate::device::{self, DeviceChoice};
 use crate::error::TrainError;
+use crate::history::{Event, History};
 use crate::state::TrainState;
 use crate::telemetry::jsonl::LOG_FILE;
 use crate::{assemble, checkpoint, recipe};
@@ -86,6 +87,8 @@ pub fn import(options: &ImportOptions) -> Result<Imported, TrainError> {
     checkpoint::save::write_file(&recipe, recipe::to_toml(&config).as_bytes())?;
     let run = checkpoint::save::Run { folder: &options.out, config: &config, data: &data.digest };
     let checkpoint = checkpoint::save(&run, &state, &world)?;
+    let event = Event::now(0, 0, "imported", format!("weights of {}", folder.path().display()));
+    History::open(&options.out)?.append(&event)?;
     Ok(Imported {
         recipe,
         checkpoint,
