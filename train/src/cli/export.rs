@@ -14,7 +14,7 @@ pub struct ExportArgs {
     /// A run's folder, or one checkpoint's.
     #[arg(value_name = "RUN_OR_CHECKPOINT")]
     pub source: PathBuf,
-    /// Completed updates of the checkpoint; those of the newest when absent.
+    /// Completed updates of the checkpoint, instead of the newest.
     #[arg(long, value_name = "N")]
     pub step: Option<u64>,
     /// The folder to write, new or empty.
