@@ -1,5 +1,7 @@
 //! A model as a scorer of held-out rows.
 
+use std::ops::Range;
+
 use burn::module::Module;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use fulmar_data::Batch;
@@ -51,11 +53,20 @@ impl<'a, D: TokenDispatcher, R: Router> ModelScorer<'a, D, R> {
     /// # Errors
     /// If the forward pass fails.
     pub fn next_logits(&self, batch: &Batch, position: usize) -> Result<Tensor<2>, EvalError> {
+        self.logits(batch, position..position + 1)
+    }
+
+    /// Scores [rows x positions, v] of the tokens that may follow each of `positions` of each row.
+    ///
+    /// # Errors
+    /// If the forward pass fails.
+    pub fn logits(&self, batch: &Batch, positions: Range<usize>) -> Result<Tensor<2>, EvalError> {
         let hidden = self.hidden(batch)?;
         let d = hidden.dims()[1];
         let hidden = hidden.reshape([batch.num_rows, batch.seq_len, d]);
-        let last = hidden.narrow(1, position, 1).reshape([batch.num_rows, d]);
-        Ok(self.model.logits(last))
+        let len = positions.len();
+        let hidden = hidden.narrow(1, positions.start, len).reshape([batch.num_rows * len, d]);
+        Ok(self.model.logits(hidden))
     }
 
     fn hidden(&self, batch: &Batch) -> Result<Tensor<2>, EvalError> {

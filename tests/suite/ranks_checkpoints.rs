@@ -279,7 +279,7 @@ fn a_restore_at_any_layout_reads_each_byte_once_and_gives_the_same_bits() {
                 // As a run does it: the choice of a checkpoint, its manifest, all that is in it.
                 let run = Run::new(&counted, rank.config, "made up");
                 let (folder, device) = (folder.path(), rank.device.clone());
-                let uncounted = |_| BTreeMap::new();
+                let uncounted = |_| Ok((rank.config.clone(), BTreeMap::new()));
                 rank.state = resume(&run, &uncounted, folder, rank.world, &device)?.state;
                 rank.save(&to)
             });

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use fulmar_data::{EvalRows, MixtureConfig, RowSource, Source, Stage, Store, Tokenizer, corpus};
 use fulmar_ep::World;
+use fulmar_model::ModelConfig;
 
 use crate::config::{DataConfig, RunConfig};
 use crate::error::TrainError;
@@ -60,17 +61,39 @@ pub fn data(config: &RunConfig) -> Result<RunData, TrainError> {
     open(config, &|line| println!("{line}"))
 }
 
-fn open(config: &RunConfig, say: &dyn Fn(String)) -> Result<RunData, TrainError> {
-    let data = &config.data;
+/// The tokenizer alone, which must fit the model.
+///
+/// # Errors
+/// As [`data`].
+pub fn tokenizer(model: &ModelConfig, data: &DataConfig) -> Result<Tokenizer, TrainError> {
     let tokenizer = match &data.tokenizer {
         Some(path) => Tokenizer::from_file(path)?,
         None => Tokenizer::shipped()?,
     };
-    let (vocabulary, model) = (tokenizer.vocab_size() as usize, config.model.vocab_size);
+    let (vocabulary, model) = (tokenizer.vocab_size() as usize, model.vocab_size);
     if vocabulary > model {
         let rule = format!("at least {vocabulary}, the vocabulary of the tokenizer");
         return Err(TrainError::config("model.vocab_size", model, rule));
     }
+    Ok(tokenizer)
+}
+
+/// The held-out rows alone, and what names the contents of their store; nothing is said about
+/// stores.
+///
+/// # Errors
+/// As [`data`].
+pub fn heldout(model: &ModelConfig, data: &DataConfig) -> Result<(EvalRows, String), TrainError> {
+    let tokenizer = tokenizer(model, data)?;
+    let opener = Opener { data, tokenizer: &tokenizer, say: &|_| {} };
+    let store = opener.store(data.heldout_store.as_deref(), &data.heldout, corpus::heldout)?;
+    let digest = store.manifest().build_digest.clone();
+    Ok((EvalRows::new(Arc::new(store), model.max_seq_len)?, digest))
+}
+
+fn open(config: &RunConfig, say: &dyn Fn(String)) -> Result<RunData, TrainError> {
+    let data = &config.data;
+    let tokenizer = tokenizer(&config.model, data)?;
     let opener = Opener { data, tokenizer: &tokenizer, say };
     let store = opener.store(data.store.as_deref(), &data.sources, corpus::train)?;
     let heldout = data.heldout_store.as_deref();

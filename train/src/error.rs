@@ -132,6 +132,14 @@ pub enum TrainError {
         /// What was found and what is needed.
         problem: String,
     },
+    /// Weights in the published layout that cannot be used, or that are not those of the checkpoint.
+    #[error("{path}: {problem}")]
+    Interchange {
+        /// The folder or file.
+        path: PathBuf,
+        /// What was found and what is needed.
+        problem: String,
+    },
     /// A storage that cannot be written, read or listed.
     #[error("could not {doing} {place}: {source}")]
     Storage {
@@ -254,6 +262,10 @@ impl TrainError {
 
     pub(crate) fn choices(path: &Path, problem: impl Into<String>) -> Self {
         Self::Choices { path: path.to_owned(), problem: problem.into() }
+    }
+
+    pub(crate) fn interchange(path: &Path, problem: impl Into<String>) -> Self {
+        Self::Interchange { path: path.to_owned(), problem: problem.into() }
     }
 
     pub(crate) fn checkpoint(path: &Path, problem: impl Into<String>) -> Self {

@@ -8,7 +8,7 @@
 //! | 3 | data: corpus, tokenizer, store, mixture | correct the data |
 //! | 4 | a step that is not finite, more often than `guard` allows | look at the batch named |
 //! | 5 | a peer lost: dead, silent beyond the deadline, or in another collective | start again |
-//! | 6 | a checkpoint that cannot be written, read or used | the file named |
+//! | 6 | a checkpoint or exported weights that cannot be written, read or used | the file named |
 //! | 7 | a device that is missing or does not compute what it should | `train doctor` |
 //!
 //! Of several ranks, the status is that of the rank that failed first; the others only lost it.
@@ -42,6 +42,7 @@ pub fn status_of(error: &TrainError) -> u8 {
         TrainError::NotFinite { .. } => NOT_FINITE,
         TrainError::Transport(_) => PEER_LOST,
         TrainError::Checkpoint { .. }
+        | TrainError::Interchange { .. }
         | TrainError::Storage { .. }
         | TrainError::NotSaved { .. }
         | TrainError::Damaged { .. }

@@ -25,7 +25,12 @@ pub fn print(
         return Ok(());
     }
     println!("\n{}", run_table(config, summary));
-    println!("{}", heldout_table(&summary.heldout, summary.bigram.as_ref()));
+    let bigram = summary.bigram.as_ref();
+    let mut table = heldout_table(&summary.heldout, bigram.map(|report| ("bigram", report)));
+    if bigram.is_none() {
+        table += "  (no bigram: it is off, no step was taken, or the run's rows are too many)\n";
+    }
+    println!("{table}");
     println!("{}", load_table(summary));
     let curve = plot::text(&summary.losses);
     if !curve.is_empty() {
@@ -77,30 +82,35 @@ fn peak_memory(sizes: &Sizes) -> String {
     }
 }
 
-fn heldout_table(model: &EvalReport, bigram: Option<&EvalReport>) -> String {
+/// Loss and bits per byte of every domain, their means and all tokens, with another scorer's
+/// figures beside it under its name.
+pub(crate) fn heldout_table(model: &EvalReport, beside: Option<(&str, &EvalReport)>) -> String {
     let mut text = String::from("held-out text      loss   bits/byte");
-    text += if bigram.is_some() { "   bigram loss   bits/byte\n" } else { "\n" };
-    let mut row = |name: &str, loss: f64, bits: f64, of_bigram: Option<(f64, f64)>| {
+    if let Some((name, _)) = beside {
+        text += &format!("   {name} loss   bits/byte");
+    }
+    text.push('\n');
+    // Under the last letter of the heading, three spaces and ` loss` being around the name.
+    let width = beside.map_or(0, |(name, _)| name.len() + 8);
+    let mut row = |name: &str, loss: f64, bits: f64, of_other: Option<(f64, f64)>| {
         text += &format!("  {name:<14} {loss:6.4}      {bits:6.4}");
-        if let Some((loss, bits)) = of_bigram {
-            text += &format!("        {loss:6.4}      {bits:6.4}");
+        if let Some((loss, bits)) = of_other {
+            text += &format!("{loss:>width$.4}      {bits:6.4}");
         }
         text.push('\n');
     };
+    let other = beside.map(|(_, report)| report);
     for (domain, tally) in &model.domains {
-        let of_bigram = bigram.and_then(|report| report.domains.get(domain));
-        let of_bigram = of_bigram.map(|tally| (tally.loss(), tally.bits_per_byte()));
-        row(domain, tally.loss(), tally.bits_per_byte(), of_bigram);
+        let of_other = other.and_then(|report| report.domains.get(domain));
+        let of_other = of_other.map(|tally| (tally.loss(), tally.bits_per_byte()));
+        row(domain, tally.loss(), tally.bits_per_byte(), of_other);
     }
     let macro_of = |report: &EvalReport| (report.macro_loss(), report.macro_bits_per_byte());
     let (loss, bits) = macro_of(model);
-    row("macro", loss, bits, bigram.map(macro_of));
+    row("macro", loss, bits, other.map(macro_of));
     let micro_of = |report: &EvalReport| (report.total().loss(), report.total().bits_per_byte());
     let (loss, bits) = micro_of(model);
-    row("all tokens", loss, bits, bigram.map(micro_of));
-    if bigram.is_none() {
-        text += "  (no bigram: it is off, no step was taken, or the run's rows are too many)\n";
-    }
+    row("all tokens", loss, bits, other.map(micro_of));
     text
 }
 

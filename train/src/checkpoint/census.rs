@@ -35,7 +35,7 @@ impl Expected {
 }
 
 /// The name of a layer's pending balance.
-pub(super) fn balance_name(layer: usize) -> String {
+pub(crate) fn balance_name(layer: usize) -> String {
     format!("balance.{layer}")
 }
 

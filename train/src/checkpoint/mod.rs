@@ -28,6 +28,7 @@ mod same_run;
 pub mod save;
 pub mod slices;
 pub mod snapshot;
+pub mod tensors;
 pub mod verify;
 mod write;
 
@@ -42,6 +43,7 @@ pub use rehearsal::rehearse;
 pub use retention::prune;
 pub use save::{Run, save};
 pub use snapshot::Snapshot;
+pub use tensors::Tensors;
 
 use std::path::{Path, PathBuf};
 

@@ -134,6 +134,15 @@ impl<'a> Index<'a> {
         Self { step: manifest.step, tensors }
     }
 
+    /// The first part of a tensor; of a stack also how many experts all parts have together.
+    pub(super) fn of(&self, tensor: &str) -> Option<(&'a TensorEntry, Option<usize>)> {
+        let parts = self.tensors.get(tensor)?;
+        let experts = |(_, name, _): &(&str, &str, &TensorEntry)| {
+            slices::parse(name).map(|(_, experts)| experts.len())
+        };
+        Some((parts.first()?.2, parts.iter().map(experts).sum()))
+    }
+
     /// Where a tensor lies, in order; of a stack, the experts `wanted`.
     pub(super) fn stretches(&self, tensor: &str, wanted: Option<&Range<usize>>) -> Vec<Stretch> {
         let parts = self.tensors.get(tensor).into_iter().flatten();

@@ -5,6 +5,7 @@
 mod capacity;
 mod checkpoint;
 mod doctor;
+mod eval;
 mod plan;
 mod replan;
 mod run;
@@ -42,7 +43,7 @@ pub enum Command {
 Example: train replan runs/hero --steps 300000 --reason 'the machines go back in May'
          train replan runs/hero --branch runs/cooldown --from 200000 --steps 212000 --reason 'a look'")]
     Replan(replan::ReplanArgs),
-    /// Look at checkpoints, verify them, write them for another number of ranks.
+    /// Look at checkpoints, verify, keep and reshard them, exchange weights with other tools.
     #[command(after_help = "Example: train checkpoint list runs/mini")]
     Checkpoint(checkpoint::CheckpointArgs),
     /// Say what each exchange rule would drop, hold and send, by replaying choices of experts.
@@ -50,6 +51,11 @@ Example: train replan runs/hero --steps 300000 --reason 'the machines go back in
 Example: train capacity --rows 65536 --factors 1.15,1.33 --documents lognormal:600:1.2
          train capacity --choices step-81000.safetensors --experts 384 --json")]
     Capacity(capacity::CapacityArgs),
+    /// Evaluate checkpoints or exported weights on held-out text.
+    #[command(
+        after_help = "Example: train eval runs/mini_d96 --step 300,600 --as-trained --record"
+    )]
+    Eval(eval::EvalArgs),
     /// Say which device and kernels a run would use, and whether they compute what they mean.
     #[command(after_help = "Example: train doctor --device wgpu")]
     Doctor(doctor::DoctorArgs),
@@ -67,6 +73,7 @@ impl Command {
             Self::Replan(args) => args.execute(),
             Self::Checkpoint(args) => args.execute(),
             Self::Capacity(args) => args.execute(),
+            Self::Eval(args) => args.execute(),
             Self::Doctor(args) => args.execute(),
         }
     }

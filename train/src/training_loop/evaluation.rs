@@ -2,13 +2,14 @@
 
 use fulmar_data::Batch;
 use fulmar_ep::transport::Group;
-use fulmar_eval::{EvalReport, ModelScorer, TokenBigram, evaluate};
+use fulmar_eval::{EvalReport, ModelScorer, TokenBigram};
 
 use super::TrainingLoop;
 use crate::error::TrainError;
+use crate::evaluate;
 use crate::samples::{self, Sample};
 use crate::telemetry::memory::Sizes;
-use crate::telemetry::{Metrics, names};
+use crate::telemetry::names;
 
 /// Largest number of training tokens whose pairs are counted for the bigram beside the model.
 const MAX_BIGRAM_TOKENS: u64 = 50_000_000;
@@ -20,21 +21,8 @@ impl TrainingLoop<'_> {
         let scorer = ModelScorer::new(&model, &self.dropless, &self.device.device);
         let (rows, ranks) = (self.config.evaluation.batch_rows, &self.world.all);
         let nats = |batch: &Batch| scorer.nats(batch);
-        let report = evaluate(&self.data.heldout, rows, max_rows, ranks, nats)?;
-        let mut metrics = Metrics::new();
-        metrics.insert("eval/heldout/loss".to_owned(), names::number(report.total().loss()));
-        metrics.insert("eval/heldout/macro_loss".to_owned(), names::number(report.macro_loss()));
-        metrics
-            .insert("eval/heldout/bpb".to_owned(), names::number(report.total().bits_per_byte()));
-        let macro_bpb = names::number(report.macro_bits_per_byte());
-        metrics.insert("eval/heldout/macro_bpb".to_owned(), macro_bpb);
-        for (domain, tally) in &report.domains {
-            let name = |metric| format!("eval/heldout/{domain}/{metric}");
-            metrics.insert(name("loss"), names::number(tally.loss()));
-            metrics.insert(name("bpb"), names::number(tally.bits_per_byte()));
-        }
-        metrics
-            .insert("eval/heldout/partial_documents".to_owned(), report.partial_documents.into());
+        let report = fulmar_eval::evaluate(&self.data.heldout, rows, max_rows, ranks, nats)?;
+        let mut metrics = evaluate::metrics(evaluate::DROPLESS, &report);
         metrics.extend(names::of_memory(&Sizes::of(&self.state)));
         self.record.write(self.state.step, &metrics)?;
         self.record.line(&format!(
@@ -61,7 +49,8 @@ impl TrainingLoop<'_> {
         }
         let batch_rows = self.config.evaluation.batch_rows;
         let nats = |batch: &Batch| Ok(bigram.nats(batch));
-        Ok(Some(evaluate(&self.data.heldout, batch_rows, 0, &Group::solo(), nats)?))
+        let solo = Group::solo();
+        Ok(Some(fulmar_eval::evaluate(&self.data.heldout, batch_rows, 0, &solo, nats)?))
     }
 
     /// Continuations of a few prompts.

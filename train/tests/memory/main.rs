@@ -1,6 +1,7 @@
 //! What a step holds at most and what it leaves behind: a binary of its own, since its allocator
 //! counts, and one test at a time, since it counts what all threads do.
 
+mod exchange;
 mod passes;
 mod updates;
 

@@ -6,6 +6,7 @@ mod checkpoint;
 mod doctor;
 mod exit;
 mod golden;
+mod interchange;
 mod memory_plan;
 mod pins;
 mod rehearsal;

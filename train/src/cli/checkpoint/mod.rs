@@ -1,5 +1,7 @@
 //! `train checkpoint`: a file for each thing to do.
 
+mod export;
+mod import;
 mod list;
 mod pin;
 mod reshard;
@@ -46,6 +48,15 @@ Example: train checkpoint unpin runs/mini 400 --reason \"looked at\"")]
     #[command(after_help = "\
 Example: train checkpoint reshard runs/mini --step 400 --replicas 2 --shards 4 --out elsewhere")]
     Reshard(reshard::ReshardArgs),
+    /// Write a checkpoint's weights as other tools read them, read them again and compare logits.
+    #[command(after_help = "\
+Example: train checkpoint export runs/mini_d96 --step 600 --out mini-hf --dtype bf16")]
+    Export(export::ExportArgs),
+    /// Make a run of weights that other tools wrote; go on with `train run --resume`.
+    #[command(after_help = "\
+Example: train checkpoint import mini-hf --out runs/tuned --rows 8 --steps 100
+         train run runs/tuned --resume")]
+    Import(import::ImportArgs),
 }
 
 impl CheckpointArgs {
@@ -56,6 +67,8 @@ impl CheckpointArgs {
             CheckpointCommand::Pin(args) => args.pin(),
             CheckpointCommand::Unpin(args) => args.unpin(),
             CheckpointCommand::Reshard(args) => args.execute(),
+            CheckpointCommand::Export(args) => args.execute(),
+            CheckpointCommand::Import(args) => args.execute(),
         }
     }
 }

@@ -1,0 +1,66 @@
+//! `train eval`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::device::DeviceChoice;
+use crate::error::TrainError;
+use crate::evaluate::{self, EvaluateOptions, evaluate};
+
+/// Flags of `eval`.
+#[derive(Debug, Args)]
+pub struct EvalArgs {
+    /// Folders of runs, checkpoints or exports.
+    #[arg(required = true, value_name = "RUN")]
+    pub runs: Vec<PathBuf>,
+    /// Completed updates of the checkpoints; those of the newest when absent.
+    #[arg(long, value_name = "N,..", value_delimiter = ',')]
+    pub step: Vec<u64>,
+    /// JSON-lines files of held-out text instead of the recipe's.
+    #[arg(long, value_name = "FILE,..", value_delimiter = ',', conflicts_with = "heldout_store")]
+    pub heldout: Vec<PathBuf>,
+    /// A store of held-out text instead of the recipe's.
+    #[arg(long, value_name = "DIR")]
+    pub heldout_store: Option<PathBuf>,
+    /// Rows of a forward pass, instead of the recipe's; changes no figure.
+    #[arg(long, value_name = "N")]
+    pub batch_rows: Option<usize>,
+    /// Evaluate with the exchange of training too, which may drop.
+    #[arg(long)]
+    pub as_trained: bool,
+    /// Append each evaluation to evaluations.jsonl in the run's folder.
+    #[arg(long)]
+    pub record: bool,
+    /// auto, cpu, wgpu or cuda.
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
+    pub device: DeviceChoice,
+    /// Print JSON, a line an evaluation.
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl EvalArgs {
+    pub(super) fn execute(self) -> Result<(), TrainError> {
+        let options = EvaluateOptions {
+            steps: self.step,
+            device: self.device,
+            heldout: self.heldout,
+            heldout_store: self.heldout_store,
+            batch_rows: self.batch_rows,
+            as_trained: self.as_trained,
+        };
+        for run in &self.runs {
+            evaluate(run, &options, &mut |evaluation| {
+                if self.json {
+                    let line = serde_json::to_string(&evaluation.metrics());
+                    println!("{}", line.expect("plain values"));
+                } else {
+                    println!("{}", evaluation.table());
+                }
+                if self.record { evaluate::record(run, &evaluation) } else { Ok(()) }
+            })?;
+        }
+        Ok(())
+    }
+}
