@@ -41,3 +41,12 @@ fn swapped_matrices_and_weights_of_another_type_are_found_by_their_logits() {
     let found = problem(&folder, ExportDtype::Bf16).expect("a problem");
     assert!(found.contains("logits have other bits"), "{found}");
 }
+
+#[test]
+fn a_run_that_computes_in_bf16_is_compared_by_its_weights() {
+    let made = Made::new(&["model.compute=bf16", "model.router_dot=bf16"]);
+    for dtype in [ExportDtype::F32, ExportDtype::Bf16] {
+        let check = made.export(&format!("{dtype:?}"), dtype, u64::MAX).check.expect("checked");
+        assert!(check.prompts.iter().all(|prompt| prompt.other_bits == 0), "{}", check.table());
+    }
+}

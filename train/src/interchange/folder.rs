@@ -67,6 +67,17 @@ impl Folder {
             TrainError::interchange(path, problem)
         })?;
         let model = from_json(&text, &config, rank)?;
+        // Before a table of their names is made: a number may be anything.
+        let tensors = files.place.len();
+        for (field, count) in [
+            ("num_hidden_layers", model.num_layers),
+            ("num_shared_experts", model.num_shared_experts),
+        ] {
+            if count > tensors {
+                let problem = format!("field `{field}` is {count}, for {tensors} tensors in all");
+                return Err(TrainError::interchange(&config, problem));
+            }
+        }
         files.check(path, &Names::of(&model))?;
         Ok(Self { path: path.to_owned(), model, files })
     }
