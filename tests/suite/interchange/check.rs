@@ -1,11 +1,15 @@
 //! The comparison of logits finds what it is there for.
 
 use burn::tensor::TensorData;
-use fulmar::model::ModelConfig;
-use fulmar::train::TrainError;
-use fulmar::train::interchange::{self, Check, ExportDtype, Folder, Names, Weights};
+use fulmar::ep::World;
+use fulmar::model::{ModelConfig, weights};
+use fulmar::train::interchange::{
+    self, Check, ExportDtype, ExportOptions, Folder, Names, Saved, Weights, export,
+};
+use fulmar::train::{TrainError, checkpoint, exit};
 
 use super::made::Made;
+use crate::tiny::{Bench, Tiny};
 
 /// Weights with two matrices of equal shape exchanged, as a slip in the names would leave them.
 struct Swapped<'a>(&'a Folder);
@@ -40,4 +44,34 @@ fn swapped_matrices_and_weights_of_another_type_are_found_by_their_logits() {
     // f32 weights where bf16 was to be written are no rounded ones.
     let found = problem(&folder, ExportDtype::Bf16).expect("a problem");
     assert!(found.contains("logits have other bits"), "{found}");
+}
+
+#[test]
+fn a_run_that_computes_in_bf16_is_compared_by_its_weights() {
+    let made = Made::new(&["model.compute=bf16", "model.router_dot=bf16"]);
+    for dtype in [ExportDtype::F32, ExportDtype::Bf16] {
+        let check = made.export(&format!("{dtype:?}"), dtype, u64::MAX).check.expect("checked");
+        assert!(check.prompts.iter().all(|prompt| prompt.other_bits == 0), "{}", check.table());
+    }
+}
+
+#[test]
+fn weights_that_are_no_numbers_leave_no_whole_export() {
+    let tiny = Tiny::new();
+    let Bench { config, data, mut state, .. } = Bench::new(tiny.config(&[]));
+    let mut values = weights::export(&state.model);
+    let head = values.get_mut("head.weight").expect("there");
+    head.as_mut_slice::<f32>().expect("f32")[7] = f32::NAN;
+    state.model = weights::import(state.model, |path| values.remove(path)).expect("all weights");
+    let folder = tiny.path("run");
+    let run = checkpoint::save::Run { folder: &folder, config: &config, data: &data.digest };
+    checkpoint::save(&run, &state, &World::solo()).expect("saved");
+    let saved = Saved::find(&folder, None).expect("saved");
+    let (out, dtype, max_shard_bytes) = (tiny.path("hf"), ExportDtype::F32, u64::MAX);
+    let error = export(&saved, &ExportOptions { out, dtype, max_shard_bytes, check: true });
+    let error = error.expect_err("NaN");
+    assert!(error.to_string().contains("logits differ by NaN"), "{error}");
+    assert_eq!(exit::status_of(&error), exit::CHECKPOINT);
+    let left = |name: &str| tiny.path("hf").join(name).exists();
+    assert_eq!((left("model.safetensors"), left("config.json")), (true, false));
 }

@@ -130,6 +130,8 @@ fn a_config_that_is_wrong_is_named_with_its_field() {
         ("sconv_sites", json!([]), "`sconv` is true, needed false"),
         ("layer_types", both_global, "`layer_types` is"),
         ("num_experts_per_tok", json!(8), "num_experts_per_token"),
+        ("hidden_size", json!(1_u64 << 40), "`hidden_size` is 1099511627776, needed below 2^32"),
+        ("num_hidden_layers", json!(4_000_000_000_u32), "`num_hidden_layers` is 4000000000, for"),
     ];
     for (field, value, needed) in cases {
         let damage = |folder: &Path| rewrite(&folder.join("config.json"), |c| c[field] = value);

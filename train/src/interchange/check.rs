@@ -5,7 +5,8 @@ use fulmar_data::{Batch, Tokenizer};
 use fulmar_ep::Dispatcher;
 use fulmar_ep::transport::Group;
 use fulmar_eval::ModelScorer;
-use fulmar_model::ModelConfig;
+use fulmar_model::config::RouterDot;
+use fulmar_model::{Compute, ModelConfig};
 use serde::Serialize;
 
 use super::write::stored_as;
@@ -64,12 +65,12 @@ impl Check {
     ) -> Result<Self, TrainError> {
         let model = source.model();
         let prompts: Vec<Batch> = prompts(model, tokenizer)?;
-        let exact = logits(source, &prompts)?;
+        let exact = logits(&Seen::new(source, ExportDtype::F32), &prompts)?;
         let rounded = match dtype {
             ExportDtype::F32 => None,
-            ExportDtype::Bf16 => Some(logits(&Rounded { source, dtype }, &prompts)?),
+            ExportDtype::Bf16 => Some(logits(&Seen::new(source, dtype), &prompts)?),
         };
-        let found = logits(written, &prompts)?;
+        let found = logits(&Seen::new(written, ExportDtype::F32), &prompts)?;
         let rounded = rounded.as_ref().unwrap_or(&exact).iter();
         let checks = prompts.iter().zip(&exact).zip(rounded).zip(&found);
         let checks = checks.map(|(((prompt, exact), rounded), found)| PromptCheck {
@@ -141,20 +142,30 @@ fn allowed(model: &ModelConfig, dtype: ExportDtype) -> f64 {
     }
 }
 
-/// Weights as they are after a round trip through the type of the export, in memory.
-struct Rounded<'a> {
+/// Weights in a model that computes in f32, whatever the recipe says: what is compared are weights.
+/// They are as after a round trip through a type, in memory; f32 leaves them as they are.
+struct Seen<'a> {
     source: &'a dyn Weights,
-    dtype: ExportDtype,
+    model: ModelConfig,
+    rounded_to: ExportDtype,
 }
 
-impl Weights for Rounded<'_> {
+impl<'a> Seen<'a> {
+    fn new(source: &'a dyn Weights, rounded_to: ExportDtype) -> Self {
+        let (compute, router_dot) = (Compute::F32, RouterDot::F32);
+        let model = ModelConfig { compute, router_dot, ..source.model().clone() };
+        Self { source, model, rounded_to }
+    }
+}
+
+impl Weights for Seen<'_> {
     fn model(&self) -> &ModelConfig {
-        self.source.model()
+        &self.model
     }
 
     fn read(&self, parameter: &Exchanged) -> Result<TensorData, TrainError> {
         let data = self.source.read(parameter)?;
-        Ok(data.convert_dtype(stored_as(parameter, self.dtype)).convert_dtype(DType::F32))
+        Ok(data.convert_dtype(stored_as(parameter, self.rounded_to)).convert_dtype(DType::F32))
     }
 }
 

@@ -177,11 +177,13 @@ pub fn from_json(
     let model = fields.model(gated_norm_rank);
     fields.contradiction(&model).map_or(Ok(()), |problem| Err(refused(problem)))?;
     model.validate().map_err(|error| refused(error.to_string()))?;
-    let needed = layer_types_of(&model);
-    match layer_types.filter(|found| *found != needed) {
-        Some(found) => Err(refused(differs("layer_types", &found, &needed))),
-        None => Ok(model),
+    if let Some(found) = layer_types {
+        let needed = layer_types_of(&model);
+        if found != needed {
+            return Err(refused(differs("layer_types", &found, &needed)));
+        }
     }
+    Ok(model)
 }
 
 /// What some writers say beside `global_every`.
@@ -214,6 +216,11 @@ fn read_fields(all: Map<String, Value>) -> Result<Fields, String> {
     let Value::Object(known) = serde_json::to_value(&fields).expect("plain values") else {
         unreachable!("a struct is an object")
     };
+    // So that no product of two sizes overflows.
+    let too_large = |value: &Value| value.as_u64().is_some_and(|size| size > u64::from(u32::MAX));
+    if let Some((field, value)) = known.iter().find(|(_, value)| too_large(value)) {
+        return Err(format!("field `{field}` is {value}, needed below 2^32"));
+    }
     match names.into_iter().find(|name| !known.contains_key(name)) {
         Some(unknown) => {
             Err(format!("field `{unknown}` is unknown; remove it if it means nothing"))

@@ -60,8 +60,12 @@ pub fn export(saved: &Saved, options: &ExportOptions) -> Result<Exported, TrainE
     let written = write::weights(saved, out, options.dtype, options.max_shard_bytes)?;
     write::text_file(&out.join(TOKENIZER), tokenizer.json())?;
     write::text_file(&out.join(TOKENIZER_CONFIG), &tokenizer_config(saved))?;
+    let check = match options.check {
+        true => Some(checked(saved, options, &config, &tokenizer)?),
+        false => None,
+    };
+    // Last, so that no folder that was cut short or found wrong is taken for an export.
     write::text_file(&out.join(CONFIG), &config)?;
-    let check = if options.check { Some(checked(saved, options, &tokenizer)?) } else { None };
     Ok(Exported {
         checkpoint: saved.folder(),
         step: saved.step(),
@@ -77,10 +81,11 @@ pub fn export(saved: &Saved, options: &ExportOptions) -> Result<Exported, TrainE
 fn checked(
     saved: &Saved,
     options: &ExportOptions,
+    config: &str,
     tokenizer: &Tokenizer,
 ) -> Result<Check, TrainError> {
     let out = &options.out;
-    let folder = Folder::open(out)?;
+    let folder = Folder::described(out, config)?;
     let found = folder.tokenizer()?;
     if found.digest() != tokenizer.digest() {
         let problem = format!("tokenizer {}, needed {}", found.digest(), tokenizer.digest());

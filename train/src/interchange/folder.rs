@@ -60,13 +60,30 @@ impl Folder {
     pub fn open(path: &Path) -> Result<Self, TrainError> {
         let config = path.join(CONFIG);
         let text = std::fs::read_to_string(&config).map_err(TrainError::io("read", &config))?;
+        Self::described(path, &text)
+    }
+
+    /// As [`open`](Self::open), with the text of a `config.json` that is not there yet.
+    pub(super) fn described(path: &Path, text: &str) -> Result<Self, TrainError> {
+        let config = path.join(CONFIG);
         let files = Files::open(path)?;
         let rank = files.info(GATED_NORM_RANK).and_then(|info| info.shape.first()).copied();
         let rank = rank.ok_or_else(|| {
             let problem = format!("`{GATED_NORM_RANK}` [rank, hidden] is missing");
             TrainError::interchange(path, problem)
         })?;
-        let model = from_json(&text, &config, rank)?;
+        let model = from_json(text, &config, rank)?;
+        // Before a table of their names is made: a number may be anything.
+        let tensors = files.place.len();
+        for (field, count) in [
+            ("num_hidden_layers", model.num_layers),
+            ("num_shared_experts", model.num_shared_experts),
+        ] {
+            if count > tensors {
+                let problem = format!("field `{field}` is {count}, for {tensors} tensors in all");
+                return Err(TrainError::interchange(&config, problem));
+            }
+        }
         files.check(path, &Names::of(&model))?;
         Ok(Self { path: path.to_owned(), model, files })
     }

@@ -20,7 +20,7 @@ pub struct ExportArgs {
     /// The folder to write, new or empty.
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// Type of the weights, f32 or bf16, but for router biases.
+    /// f32 or bf16; router biases stay f32.
     #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
     pub dtype: ExportDtype,
     /// Most bytes of tensors in a file.
