@@ -22,7 +22,9 @@ pub use local::LocalStorage;
 pub use object::{ObjectStorage, PART_BYTES};
 pub use open::open_storage;
 
-/// The client of object stores, for those who bring one of their own to [`ObjectStorage`].
+/// The client of object stores, for those who bring one of their own to [`ObjectStorage`]. One that
+/// speaks TLS needs a provider of ciphers for the process first, such as
+/// `rustls::crypto::ring::default_provider().install_default()`; [`open_storage`] does that itself.
 pub use object_store;
 
 use std::fmt::Debug;

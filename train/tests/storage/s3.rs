@@ -4,7 +4,10 @@ use std::io::{ErrorKind, Write as _};
 use std::process::Command;
 use std::sync::Arc;
 
+use fulmar_ep::World;
 use fulmar_tests::s3_server::S3Server;
+use fulmar_train::checkpoint::{pins, prune, rehearse};
+use fulmar_train::config::CheckpointConfig;
 use fulmar_train::storage::object_store::aws::AmazonS3Builder;
 use fulmar_train::storage::object_store::path::Path;
 use fulmar_train::storage::{ObjectStorage, Storage, open_storage};
@@ -53,6 +56,27 @@ fn who_may_not_write_is_told_so() {
     let storage: &dyn Storage = &storage(&server, "another secret");
     let error = storage.write_all("shard", b"bytes").expect_err("the wrong secret");
     assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
+}
+
+#[test]
+fn saves_are_rehearsed_pinned_and_pruned_in_a_bucket() {
+    let server = S3Server::start();
+    let storage: &dyn Storage = &storage(&server, S3Server::SECRET);
+    let rehearsal = rehearse(storage, 1, &World::solo()).expect("a sound target");
+    assert_eq!(rehearsal.removal_denied, None, "{rehearsal}");
+    assert_eq!(storage.list("").expect("listed"), []);
+    for step in [10, 20, 30] {
+        for file in ["shard-0-of-1.safetensors", "manifest.json"] {
+            storage.write_all(&format!("step-{step:08}/{file}"), b"{}").expect("written");
+        }
+    }
+    pins::pin(storage, 10, "why").expect("pinned");
+    let config = CheckpointConfig { keep_last: 1, ..CheckpointConfig::default() };
+    let pruned = prune(storage, &config, 30);
+    assert_eq!((pruned.steps, pruned.problems), (vec![20], Vec::new()));
+    let error = rehearse(&self::storage(&server, "another secret"), 1, &World::solo());
+    let said = error.expect_err("the wrong secret").to_string();
+    assert!(said.contains("could not list s3://checkpoints/of/run/rehearsal"), "{said}");
 }
 
 #[test]
