@@ -123,8 +123,8 @@ fn recipe_for_all(
 /// Verifies the beginnings of files, each by one rank.
 fn headers(storage: &dyn Storage, manifest: &Manifest, world: &World) -> Result<(), TrainError> {
     let files = manifest.files.keys().filter(|file| *file != RECIPE).enumerate();
-    let own = files.filter(|(index, _)| index % world.layout.ranks() == world.rank());
-    own.map(|(_, file)| read::header(storage, manifest, file).map(drop)).collect()
+    let mut own = files.filter(|(index, _)| index % world.layout.ranks() == world.rank());
+    own.try_for_each(|(_, file)| read::header(storage, manifest, file).map(drop))
 }
 
 /// The names of all tensors of a state in the order in which they are replaced.

@@ -203,3 +203,34 @@ impl TrainingLoop<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::LocalStorage;
+    use fulmar_model::Preset;
+
+    fn saver(every_secs: u64) -> Saver {
+        let mut config = RunConfig::preset(Preset::MiniD96);
+        config.checkpoint.every_secs = every_secs;
+        Saver::new(Arc::new(LocalStorage::new("nowhere")), &config, Some(3))
+    }
+
+    #[test]
+    fn a_save_is_due_when_so_many_seconds_have_gone_by_since_the_last() {
+        let mut saver = self::saver(60);
+        assert!(!saver.due_by_clock());
+        saver.last_begun = Instant::now().checked_sub(Duration::from_secs(61)).expect("an instant");
+        assert!(saver.due_by_clock());
+        let mut never = self::saver(0);
+        never.last_begun = saver.last_begun;
+        assert!(!never.due_by_clock());
+    }
+
+    #[test]
+    fn the_checkpoint_that_a_run_goes_on_from_is_its_newest() {
+        let saver = saver(0);
+        assert_eq!(saver.place().as_deref(), Some("nowhere/step-00000003"));
+        assert_eq!(saver.progress(), Saving::Idle);
+    }
+}

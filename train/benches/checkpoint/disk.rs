@@ -1,0 +1,38 @@
+//! What the disk does with a plain file.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::path::Path;
+
+use rustix::fs::{Advice, fadvise};
+
+/// Bytes written or read at once.
+const BLOCK: usize = 4 << 20;
+
+/// Writes `bytes` to a new file and waits until they are durable.
+pub(crate) fn write(path: &Path, bytes: u64) {
+    // Not zeros, which some disks do not write.
+    let block: Vec<u8> = (0..BLOCK).map(|i| (i.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
+    let mut file = File::create(path).expect("a file");
+    let mut left = bytes as usize;
+    while left > 0 {
+        let now = left.min(BLOCK);
+        file.write_all(&block[..now]).expect("written");
+        left -= now;
+    }
+    file.sync_all().expect("synced");
+}
+
+/// Reads a file.
+pub(crate) fn read(path: &Path) {
+    let mut file = File::open(path).expect("a file");
+    let mut block = vec![0; BLOCK];
+    while file.read(&mut block).expect("read") > 0 {}
+}
+
+/// Asks the system to forget what it has of a file in memory.
+pub(crate) fn drop_cache(path: &Path) {
+    let file = File::open(path).expect("a file");
+    file.sync_all().expect("synced");
+    fadvise(&file, 0, None, Advice::DontNeed).expect("advice is taken");
+}
