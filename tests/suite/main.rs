@@ -23,3 +23,4 @@ mod recipes;
 mod recompute;
 mod sequence_balance;
 mod soak;
+mod telemetry;

@@ -118,8 +118,9 @@ fn the_one_log_of_four_ranks_accounts_for_every_assignment_token_and_byte() {
     let config = tiny.config(&[&switching()[..], &["batch.micro_rows=1"]].concat());
     run(&config, &tiny.options("run")).expect("eight steps");
     let logs = files_under(&tiny.path("run")).into_iter();
-    let logs: Vec<String> = logs.filter(|name| name.ends_with(".jsonl")).collect();
-    assert_eq!(logs, ["metrics.jsonl"]);
+    let mut logs: Vec<String> = logs.filter(|name| name.ends_with(".jsonl")).collect();
+    logs.sort();
+    assert_eq!(logs, ["history.jsonl", "metrics.jsonl"]);
     // Eight steps and the evaluation at the end, once each.
     assert_eq!(logged(&tiny.path("run")).len(), 9);
 

@@ -6,8 +6,8 @@
 //! | 1 | anything else: a panic of a rank, a file that is no checkpoint and no data | the message |
 //! | 2 | usage: flags, recipe, a broken rule of it | correct the recipe |
 //! | 3 | data: corpus, tokenizer, store, mixture | correct the data |
-//! | 4 | a step that is not finite, more often than `guard` allows | look at the batch named |
-//! | 5 | a peer lost: dead, silent beyond the deadline, or in another collective | start again |
+//! | 4 | steps that are not finite: more than `guard` allows, or a batch again | see the batch named |
+//! | 5 | a peer lost: dead, silent beyond the deadline, in another collective; no progress | start again |
 //! | 6 | a checkpoint that cannot be written, read or used | the file named |
 //! | 7 | a device that is missing or does not compute what it should | `train doctor` |
 //!
@@ -39,7 +39,7 @@ pub fn status_of(error: &TrainError) -> u8 {
         | TrainError::Dispatch { .. }
         | TrainError::UnknownOperation { .. } => USAGE,
         TrainError::Data(_) => DATA,
-        TrainError::NotFinite { .. } => NOT_FINITE,
+        TrainError::NotFinite { .. } | TrainError::NotFiniteAgain { .. } => NOT_FINITE,
         TrainError::Transport(_) => PEER_LOST,
         TrainError::Checkpoint { .. }
         | TrainError::Storage { .. }

@@ -11,6 +11,7 @@ pub mod optim;
 pub mod state;
 pub mod step;
 
+pub mod alarms;
 pub mod assemble;
 pub mod capacity;
 pub mod checkpoint;
@@ -18,6 +19,7 @@ mod compare_weights;
 pub mod device;
 pub mod doctor;
 pub mod exit;
+pub mod guard;
 pub mod history;
 pub mod launch;
 pub mod memory_plan;
@@ -30,6 +32,7 @@ pub mod stop_signal;
 pub mod storage;
 pub mod telemetry;
 mod training_loop;
+pub mod watchdog;
 
 mod error;
 

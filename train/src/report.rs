@@ -1,5 +1,7 @@
 //! The last words of a run: what was learned, how fast, and where everything lies.
 
+use std::path::Path;
+
 use fulmar_eval::EvalReport;
 
 use crate::config::RunConfig;
@@ -25,7 +27,9 @@ pub fn print(
         return Ok(());
     }
     println!("\n{}", run_table(config, summary));
-    println!("{}", heldout_table(&summary.heldout, summary.bigram.as_ref()));
+    if let Some(heldout) = &summary.heldout {
+        println!("{}", heldout_table(heldout, summary.bigram.as_ref()));
+    }
     println!("{}", load_table(summary));
     let curve = plot::text(&summary.losses);
     if !curve.is_empty() {
@@ -44,6 +48,20 @@ pub fn print(
         None => println!("checkpoint  none: saving is off"),
     }
     Ok(())
+}
+
+/// Says where a run that was stopped by a signal goes on.
+pub fn print_stopped(recipe: &Path, options: &RunOptions, summary: &RunSummary) {
+    if !summary.first_rank {
+        return;
+    }
+    let step = summary.state.step;
+    match &summary.checkpoint {
+        Some(path) => println!("stopped after {step} updates, saved in {}", path.display()),
+        None => println!("stopped after {step} updates; nothing is saved: saving is off"),
+    }
+    let (recipe, out) = (recipe.display(), options.out.display());
+    println!("go on with: train run {recipe} --out {out} --resume (and the same --set)");
 }
 
 fn run_table(config: &RunConfig, summary: &RunSummary) -> String {

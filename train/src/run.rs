@@ -19,6 +19,7 @@ use crate::stop_signal::StopSignal;
 use crate::telemetry::jsonl::LOG_FILE;
 use crate::telemetry::memory::Sizes;
 use crate::training_loop::{Assembled, TrainingLoop};
+use crate::watchdog::{Board, Limits, Watchdog};
 
 /// How a run is started; what it computes is in its [`RunConfig`].
 #[derive(Debug, Clone)]
@@ -52,8 +53,10 @@ pub struct RunSummary {
     pub losses: Vec<(u64, f64)>,
     /// The last step's report, if a step was taken.
     pub last: Option<StepReport>,
-    /// The model on the held-out text.
-    pub heldout: EvalReport,
+    /// Whether a signal ended the run.
+    pub stopped: bool,
+    /// The model on the held-out text; none of a run that was stopped.
+    pub heldout: Option<EvalReport>,
     /// The bigram on the held-out text, if it was counted.
     pub bigram: Option<EvalReport>,
     /// Continuations that the model wrote, if asked for.
@@ -88,7 +91,9 @@ impl RunSummary {
 pub fn run(config: &RunConfig, options: &RunOptions) -> Result<RunSummary, TrainError> {
     config.validate()?;
     let end = end_of(config, options)?;
-    on_ranks(config, |world| run_rank(config, options, end, world))
+    let board = Board::default();
+    let _watchdog = Watchdog::start(&board, Limits::of(config));
+    on_ranks(config, |world| run_rank(config, options, end, world, &board))
 }
 
 fn run_rank(
@@ -96,7 +101,9 @@ fn run_rank(
     options: &RunOptions,
     end: u64,
     world: &World,
+    board: &Board,
 ) -> Result<RunSummary, TrainError> {
+    let pulse = board.enrol(world.rank());
     let device = device::open(options.device)?;
     device::require_types(config, &device)?;
     let newest = newest_for_all(options, world)?;
@@ -118,7 +125,8 @@ fn run_rank(
         describe(config, &data, &state);
         write_identity(config, options, &state)?;
     }
-    TrainingLoop::new(config, options, world, Assembled { device, data, state }, end)?.run()
+    let assembled = Assembled { device, data, state, pulse, board };
+    TrainingLoop::new(config, options, world, assembled, end)?.run()
 }
 
 /// Recipe and optimizer table into the run's folder.

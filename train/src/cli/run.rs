@@ -27,6 +27,9 @@ pub struct RunArgs {
     /// Go on from the newest whole checkpoint in the folder; start from zero if there is none.
     #[arg(long)]
     pub resume: bool,
+    /// Leave this batch out, counted from 0 over the whole run; as often as needed.
+    #[arg(long = "skip-batch", value_name = "N")]
+    pub skip_batches: Vec<u64>,
     /// The device.
     #[arg(long, value_enum, default_value_t)]
     pub device: DeviceChoice,
@@ -34,7 +37,8 @@ pub struct RunArgs {
 
 impl RunArgs {
     pub(super) fn execute(self) -> Result<(), TrainError> {
-        let config = recipe::load(&self.recipe, &self.set)?;
+        let mut config = recipe::load(&self.recipe, &self.set)?;
+        config.guard.skip_batches.extend(&self.skip_batches);
         let options = RunOptions {
             out: self.out.unwrap_or_else(|| Path::new("runs").join(&config.name)),
             device: self.device,
@@ -44,6 +48,10 @@ impl RunArgs {
             stop: StopSignal::listen()?,
         };
         let summary = run(&config, &options)?;
+        if summary.stopped {
+            report::print_stopped(&self.recipe, &options, &summary);
+            return Ok(());
+        }
         report::print(&config, &options, &summary)
     }
 }

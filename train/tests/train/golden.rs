@@ -57,6 +57,7 @@ fn run_config(file: &GoldenFile) -> RunConfig {
         checkpoint: Default::default(),
         log: Default::default(),
         guard: Default::default(),
+        alarms: Default::default(),
     }
 }
 

@@ -2,7 +2,11 @@
 //! process.
 
 mod capacity;
+mod disk_full;
 mod doctor;
 mod exit;
 mod golden;
 mod memory_plan;
+mod process;
+mod stop;
+mod stuck;
