@@ -32,8 +32,9 @@ pub struct GuardConfig {
     /// Seconds that it must take at least to be called slow.
     pub slow_secs: f64,
     /// Seconds without a sign of progress from any rank of a process after which the process ends;
-    /// 0 for never. Twice `parallel.deadline_secs` when absent: who waits for a peer gives up
-    /// before, and knows more.
+    /// 0 for never; a save, the building of a token store and the samples at the end must fit in.
+    /// Twice `parallel.deadline_secs` when absent: who waits for a peer gives up before, and knows
+    /// more.
     pub stuck_secs: Option<f64>,
 }
 

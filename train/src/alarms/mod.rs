@@ -86,7 +86,8 @@ impl Alarms {
         }
         let window = self.config.window_steps;
         self.skipped.retain(|step| step + window > health.step);
-        let warm = health.step > self.config.warm_up_steps
+        let warm = !health.skipped
+            && health.step > self.config.warm_up_steps
             && health.assignments_per_expert >= self.config.min_expert_load;
         let when_warm = |value: f64| warm.then_some(value);
         let values = [

@@ -57,10 +57,15 @@ impl Console {
         match &self.bar {
             Some(bar) => {
                 bar.set_position(progress.step);
-                bar.set_message(progress.text());
+                // A line of their own: a narrow terminal must not cut them off.
+                let alarms =
+                    progress.alarm_text().map_or(String::new(), |text| format!("\n{text}"));
+                bar.set_message(progress.text() + &alarms);
             }
             None if progress.step.is_multiple_of(self.every) || progress.step == self.end => {
-                println!("step {}/{}  {}", progress.step, self.end, progress.text());
+                let alarms =
+                    progress.alarm_text().map_or(String::new(), |text| format!("  {text}"));
+                println!("step {}/{}  {}{alarms}", progress.step, self.end, progress.text());
             }
             None => {}
         }
@@ -85,11 +90,12 @@ impl Progress<'_> {
         if self.drop_fraction > 0.0 {
             text += &format!("  drops {:.2}%", 100.0 * self.drop_fraction);
         }
-        text += &format!("  left {}", time(self.seconds_left));
-        if !self.alarms.is_empty() {
-            text += &format!("  ALARM {}", self.alarms.join(", "));
-        }
-        text
+        text + &format!("  left {}", time(self.seconds_left))
+    }
+
+    /// The alarms that are up, if any.
+    fn alarm_text(&self) -> Option<String> {
+        (!self.alarms.is_empty()).then(|| format!("ALARM {}", self.alarms.join(", ")))
     }
 }
 
@@ -120,11 +126,12 @@ mod tests {
             alarms: &[],
         };
         assert_eq!(progress.text(), "loss 3.2000  grad 0.510  4200 tokens/s  left 1m05s");
+        assert_eq!(progress.alarm_text(), None);
         progress.mfu = Some(41.26);
         progress.drop_fraction = 0.031;
         progress.alarms = &["loss", "drops"];
-        let said = "loss 3.2000  grad 0.510  4200 tokens/s  mfu 41.3%  drops 3.10%  left 1m05s  \
-                    ALARM loss, drops";
+        let said = "loss 3.2000  grad 0.510  4200 tokens/s  mfu 41.3%  drops 3.10%  left 1m05s";
         assert_eq!(progress.text(), said);
+        assert_eq!(progress.alarm_text().as_deref(), Some("ALARM loss, drops"));
     }
 }
