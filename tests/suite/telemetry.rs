@@ -45,6 +45,7 @@ fn times_by_phase_add_up_to_the_iteration_and_a_step_is_part_of_it() {
         assert!((sum - iteration).abs() <= 1e-9 * iteration.max(1.0), "{sum} of {iteration}");
         let step = number(line, "throughput/duration");
         let parts = ["forward_backward", "gradient", "update"].map(|name| part(line, name));
+        assert!(parts.iter().all(|secs| *secs > 0.0) && part(line, "loading") > 0.0, "{line:?}");
         let parts: f64 = parts.iter().sum();
         assert!(parts <= iteration && (step - parts).abs() < 0.2 * step, "{parts} of {step}");
     }
