@@ -94,7 +94,8 @@ fn ladder(args: &Args) -> Result<(), TrainError> {
         stop: StopSignal::listen()?,
     };
     let summary = run(&config, &options)?;
-    report::print(&config, &options, &summary)
+    report::print(&config, &options, &summary);
+    Ok(())
 }
 
 /// Says which scale is taken and why, before anything else.

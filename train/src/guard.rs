@@ -33,8 +33,8 @@ pub struct GuardConfig {
     pub slow_secs: f64,
     /// Seconds without a sign of progress from any rank of a process after which the process ends;
     /// 0 for never; a save, the building of a token store and the samples at the end must fit in.
-    /// Twice `parallel.deadline_secs` when absent: who waits for a peer gives up before, and knows
-    /// more.
+    /// Twice `parallel.deadline_secs` and at least 60 when absent: who waits for a peer gives up
+    /// before, and knows more.
     pub stuck_secs: Option<f64>,
 }
 

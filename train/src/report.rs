@@ -5,7 +5,6 @@ use std::path::Path;
 use fulmar_eval::EvalReport;
 
 use crate::config::RunConfig;
-use crate::error::TrainError;
 use crate::plan::grouped;
 use crate::plot;
 use crate::run::{RunOptions, RunSummary};
@@ -15,16 +14,9 @@ use crate::telemetry::memory::{self, Sizes};
 
 /// Prints table, loss plot, samples and places, and draws `loss.svg`; nothing on any but the first
 /// rank.
-///
-/// # Errors
-/// If the picture cannot be written.
-pub fn print(
-    config: &RunConfig,
-    options: &RunOptions,
-    summary: &RunSummary,
-) -> Result<(), TrainError> {
+pub fn print(config: &RunConfig, options: &RunOptions, summary: &RunSummary) {
     if !summary.first_rank {
-        return Ok(());
+        return;
     }
     println!("\n{}", run_table(config, summary));
     if let Some(heldout) = &summary.heldout {
@@ -34,20 +26,27 @@ pub fn print(
     let curve = plot::text(&summary.losses);
     if !curve.is_empty() {
         println!("training loss by step (mean of 10)\n{curve}");
-        plot::svg(&summary.losses, &options.out.join("loss.svg"))?;
     }
     if !summary.samples.is_empty() {
         print_samples(&summary.samples);
     }
     println!("log         {}", summary.log.display());
-    if !summary.losses.is_empty() {
-        println!("loss plot   {}", options.out.join("loss.svg").display());
-    }
+    print_plot(&summary.losses, &options.out.join("loss.svg"));
     match &summary.checkpoint {
         Some(path) => println!("checkpoint  {}", path.display()),
         None => println!("checkpoint  none: saving is off"),
     }
-    Ok(())
+}
+
+/// A picture that cannot be drawn is no reason to fail a run that has come to its end.
+fn print_plot(losses: &[(u64, f64)], path: &Path) {
+    if losses.is_empty() {
+        return;
+    }
+    match plot::svg(losses, path) {
+        Ok(()) => println!("loss plot   {}", path.display()),
+        Err(error) => println!("loss plot   none: {error}"),
+    }
 }
 
 /// Says where a run that was stopped by a signal goes on.

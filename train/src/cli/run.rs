@@ -50,8 +50,9 @@ impl RunArgs {
         let summary = run(&config, &options)?;
         if summary.stopped {
             report::print_stopped(&self.recipe, &options, &summary);
-            return Ok(());
+        } else {
+            report::print(&config, &options, &summary);
         }
-        report::print(&config, &options, &summary)
+        Ok(())
     }
 }

@@ -8,6 +8,9 @@ use crate::config::RunConfig;
 /// Durations without which nothing can be called slow.
 const FEWEST: usize = 3;
 
+/// Seconds of silence that nobody who gave no number calls death, however short the deadline.
+const LEAST_STUCK: f64 = 60.0;
+
 /// When a watchdog speaks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limits {
@@ -23,7 +26,8 @@ impl Limits {
     /// Those of a recipe.
     pub fn of(config: &RunConfig) -> Self {
         let guard = &config.guard;
-        let stuck = guard.stuck_secs.unwrap_or(2.0 * config.parallel.deadline_secs);
+        let stuck =
+            guard.stuck_secs.unwrap_or(LEAST_STUCK.max(2.0 * config.parallel.deadline_secs));
         Self {
             slow_factor: guard.slow_factor,
             slow_secs: guard.slow_secs,
