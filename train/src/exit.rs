@@ -13,10 +13,9 @@
 //!
 //! Of several ranks, the status is that of the rank that failed first; the others only lost it.
 
-use std::error::Error;
-
 use fulmar_ep::EpError;
-use fulmar_ep::transport::TransportError;
+use fulmar_eval::EvalError;
+use fulmar_model::ModelError;
 
 use crate::error::TrainError;
 
@@ -45,10 +44,14 @@ pub fn status_of(error: &TrainError) -> u8 {
         | TrainError::UnknownOperation { .. } => USAGE,
         TrainError::Data(_) => DATA,
         TrainError::NotFinite { .. } | TrainError::NotFiniteAgain { .. } => NOT_FINITE,
-        TrainError::Transport(_) | TrainError::Ep(EpError::Transport(_)) => PEER_LOST,
-        // An exchange in the middle of a forward pass.
-        TrainError::Model(error) if is_peer_lost(error) => PEER_LOST,
-        TrainError::Eval(error) if is_peer_lost(error) => PEER_LOST,
+        TrainError::Transport(_)
+        | TrainError::Ep(EpError::Transport(_))
+        | TrainError::Eval(EvalError::Transport(_)) => PEER_LOST,
+        TrainError::Model(error) | TrainError::Eval(EvalError::Model(error))
+            if lost_a_peer(error) =>
+        {
+            PEER_LOST
+        }
         TrainError::Checkpoint { .. }
         | TrainError::Storage { .. }
         | TrainError::MissingState { .. }
@@ -58,15 +61,10 @@ pub fn status_of(error: &TrainError) -> u8 {
     }
 }
 
-/// Whether a collective failed somewhere below.
-fn is_peer_lost(error: &(dyn Error + 'static)) -> bool {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        let of_exchange = error.downcast_ref::<EpError>();
-        if error.is::<TransportError>() || matches!(of_exchange, Some(EpError::Transport(_))) {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
+/// Whether an exchange failed within a forward pass.
+fn lost_a_peer(error: &ModelError) -> bool {
+    let (ModelError::Demand(source) | ModelError::Dispatch { source, .. }) = error else {
+        return false;
+    };
+    matches!(source, EpError::Transport(_))
 }

@@ -70,6 +70,11 @@ fn digest(event: &Event) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use fulmar_ep::Layout;
+    use fulmar_ep::transport::run_world;
+
     use super::*;
 
     fn end(batch: u64, digest: &str, ended: bool) -> Event {
@@ -87,5 +92,21 @@ mod tests {
         let error = refuse_a_third_time(&twice, &none).expect_err("twice").to_string();
         assert!(error.contains("batch 7 (digest 00000000000000aa) has ended"), "{error}");
         refuse_a_third_time(&twice, &BTreeSet::from([7])).expect("it is left out");
+    }
+    #[test]
+    fn what_the_first_rank_knows_from_the_history_holds_on_every_rank() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut history = History::open(folder.path()).expect("opened");
+        for batch in [9, 4] {
+            let event = Event::now(batch, 1, LEFT_OUT, "").with("batch", batch);
+            history.append(&event).expect("written");
+        }
+        let guard = GuardConfig { skip_batches: vec![30, 4], ..GuardConfig::default() };
+        let layout = Layout { replicas: 1, shards: 3, context: 1 };
+        let of_rank = |transport| -> Result<_, TrainError> {
+            agree(&guard, folder.path(), &World::new(transport, layout)?)
+        };
+        let all = run_world(3, Duration::from_secs(60), of_rank).expect("no rank fails");
+        assert_eq!(all, vec![BTreeSet::from([4, 9, 30]); 3]);
     }
 }
