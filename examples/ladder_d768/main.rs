@@ -95,7 +95,8 @@ fn ladder(args: &Args) -> Result<(), TrainError> {
         storage: None,
     };
     let summary = run(&config, &options)?;
-    report::print(&config, &options, &summary)
+    report::print(&config, &options, &summary);
+    Ok(())
 }
 
 /// Says which scale is taken and why, before anything else.

@@ -28,6 +28,23 @@ pub enum Role {
     Convolution,
 }
 
+impl Role {
+    /// As in files and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Embedding => "embedding",
+            Self::Head => "head",
+            Self::Matrix => "matrix",
+            Self::ExpertStack => "expert_stack",
+            Self::Router => "router",
+            Self::RouterBias => "router_bias",
+            Self::HeadGate => "head_gate",
+            Self::Gain => "gain",
+            Self::Convolution => "convolution",
+        }
+    }
+}
+
 /// The role of every parameter by path.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -42,7 +42,7 @@ fn a_checkpoint_has_the_last_figures_of_its_run_to_the_bit() {
     let summary = tiny.run("run", &["schedule.steps=4", "checkpoint.every=2"]).expect("four steps");
     for batch_rows in [None, Some(1), Some(3)] {
         let evaluation = only(&tiny.path("run"), &options(batch_rows));
-        assert_eq!(evaluation.dropless, summary.heldout, "{batch_rows:?} rows");
+        assert_eq!(Some(evaluation.dropless), summary.heldout, "{batch_rows:?} rows");
         assert_eq!(evaluation.step, Some(4));
     }
     // By the names and in the digits of the run's own log.
@@ -78,7 +78,7 @@ fn an_export_has_the_figures_of_its_checkpoint() {
     let heldout = vec![tiny.path("corpus.jsonl")];
     let by_file = EvaluateOptions { heldout, ..options(Some(5)) };
     let evaluation = only(&tiny.path("hf"), &by_file);
-    assert_eq!((evaluation.dropless, evaluation.step), (summary.heldout, None));
+    assert_eq!((Some(evaluation.dropless), evaluation.step), (summary.heldout, None));
     for (wrong, flag) in [
         (EvaluateOptions { as_trained: true, ..options(None) }, "`--as-trained`"),
         (EvaluateOptions { steps: vec![2], ..options(None) }, "`--step`"),
@@ -109,8 +109,9 @@ fn shards_are_evaluated_in_one_process_and_drops_stand_under_their_own_names() {
             only(&tiny.path("run"), &options)
         };
         let evaluation = both(None);
+        let heldout = summary.heldout.as_ref().expect("evaluated");
         // Sums over ranks and sums in one process round differently.
-        for (found, needed) in losses(&evaluation.dropless).iter().zip(losses(&summary.heldout)) {
+        for (found, needed) in losses(&evaluation.dropless).iter().zip(losses(heldout)) {
             assert!((found - needed).abs() < 1e-6, "{found} is not {needed}");
         }
         let other = both(Some(2));

@@ -28,3 +28,4 @@ mod recipes;
 mod recompute;
 mod sequence_balance;
 mod soak;
+mod telemetry;

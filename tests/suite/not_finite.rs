@@ -6,8 +6,9 @@ use burn::tensor::TensorData;
 use fulmar::ep::World;
 use fulmar::model::{ModelInput, weights};
 use fulmar::prelude::*;
-use fulmar::train::checkpoint;
 use fulmar::train::checkpoint::save::Run;
+use fulmar::train::history::History;
+use fulmar::train::{TrainError, checkpoint, exit};
 
 use crate::tiny::{Bench, Tiny, logged};
 
@@ -83,6 +84,55 @@ fn a_run_logs_skipped_steps_and_stops_after_the_allowed_number() {
         assert_eq!(line["step"], 1);
         assert_eq!(line["train/loss"], "NaN");
     }
+}
+
+#[test]
+fn a_batch_that_ends_a_run_twice_is_not_tried_again_until_it_is_left_out() {
+    let tiny = Tiny::new();
+    let stop = "guard.on_not_finite=\"stop\"";
+    let config = tiny.config(&[stop]);
+    let mut bench = Bench::new(config.clone());
+    bench.step();
+    poison(&mut bench, "head.weight", f32::NAN);
+    let out = tiny.path("poisoned");
+    let storage = tiny.storage("poisoned");
+    let consumed = bench.data.consumed(config.rows_taken(bench.state.batches));
+    let run_of = Run { consumed, ..Run::new(&storage, &config, &bench.data.digest) };
+    checkpoint::save(&run_of, &bench.state, &World::solo()).expect("saved");
+    let digest = format!("{:016x}", bench.batch().digest());
+
+    let mut options = tiny.options("poisoned");
+    options.resume = true;
+    for end in 1..=2 {
+        let error = run(&config, &options).expect_err("no step is finite");
+        assert!(matches!(error, TrainError::NotFinite { step: 1, .. }), "end {end}: {error}");
+        assert_eq!(exit::status_of(&error), 4);
+        assert!(error.to_string().contains(&digest), "end {end}: {error}");
+    }
+    let lines = logged(&out).len();
+    let error = run(&config, &options).expect_err("a third time");
+    let said = error.to_string();
+    assert_eq!(exit::status_of(&error), 4);
+    assert!(
+        said.contains(&format!("batch 1 (digest {digest}) has ended this run 2 times")),
+        "{said}"
+    );
+    assert!(said.contains("--skip-batch 1"), "{said}");
+    assert_eq!(logged(&out).len(), lines, "no step was tried");
+
+    // Left out, the run goes on to the next batch; told once, it remembers.
+    let config = tiny.config(&[stop, "guard.skip_batches=[1]"]);
+    let error = run(&config, &options).expect_err("the weights are still poisoned");
+    assert!(matches!(error, TrainError::NotFinite { .. }), "{error}");
+    assert!(!error.to_string().contains(&digest), "another batch: {error}");
+    let config = tiny.config(&[stop]);
+    let error = run(&config, &options).expect_err("the weights are still poisoned");
+    assert!(matches!(error, TrainError::NotFinite { .. }), "{error}");
+    assert!(!error.to_string().contains(&digest), "another batch: {error}");
+    let events = History::read(&out).expect("a history");
+    let left_out: Vec<_> = events.iter().filter(|event| event.what == "batch_left_out").collect();
+    assert_eq!(left_out.len(), 2);
+    assert!(left_out.iter().all(|event| event.detail["batch"] == 1), "{left_out:?}");
 }
 
 #[test]

@@ -53,7 +53,7 @@ fn a_checkpoint_of_four_shards_goes_on_at_any_number_with_any_exchange() {
     let [needed, needed_later] = [("three", 3), ("four", 5)].map(|(out, steps)| {
         let mut options = tiny.options(out);
         options.stop_after = Some(steps);
-        run(&config, &options).expect("some steps").heldout.total().loss()
+        run(&config, &options).expect("some steps").heldout.expect("evaluated").total().loss()
     });
     for (shards, dispatch) in SHARDS {
         copy(&tiny.checkpoint("four", 3), &tiny.checkpoint(shards, 3));
@@ -61,7 +61,7 @@ fn a_checkpoint_of_four_shards_goes_on_at_any_number_with_any_exchange() {
         let mut options = tiny.options(shards);
         (options.resume, options.stop_after) = (true, Some(3));
         let summary = run(&config, &options).expect("no step");
-        let loss = summary.heldout.total().loss();
+        let loss = summary.heldout.as_ref().expect("evaluated").total().loss();
         println!("{shards}: held-out loss {loss}, {:.1e} apart", (loss - needed).abs() / needed);
         assert_eq!(summary.steps_taken, 0);
         assert!((loss - needed).abs() <= 1e-5 * needed, "{shards}: {loss}, needed {needed}");
@@ -69,7 +69,8 @@ fn a_checkpoint_of_four_shards_goes_on_at_any_number_with_any_exchange() {
         // Moments, balance and the position in the data have come along: the next steps are those of
         // the run that was not stopped.
         options.stop_after = Some(5);
-        let loss = run(&config, &options).expect("two steps").heldout.total().loss();
+        let loss =
+            run(&config, &options).expect("two steps").heldout.expect("evaluated").total().loss();
         let apart = (loss - needed_later).abs() / needed_later;
         println!("{shards}: held-out loss after two more steps {apart:.1e} apart");
         assert!(apart <= 1e-4, "{shards}: {loss}, needed {needed_later}");

@@ -17,7 +17,7 @@ use fulmar::ep::{DispatchConfig, Dispatcher, Payload, TokenDispatcher};
 use fulmar::model::weights;
 use fulmar::train::checkpoint::{self, save::Run};
 use fulmar::train::launch::{meet, on_ranks};
-use fulmar::train::{RunConfig, TrainError, assemble, run};
+use fulmar::train::{RunConfig, TrainError, assemble, exit, run};
 
 use crate::process;
 use crate::ranks_checkpoints::copy;
@@ -291,6 +291,15 @@ fn text_of(panic: &(dyn Any + Send)) -> String {
 }
 
 impl End {
+    /// Of a process that ends so.
+    fn status(&self) -> u8 {
+        match &self.cause.failure {
+            RankFailure::Error(error) => exit::status_of(error),
+            RankFailure::Transport(error) => exit::status_of(&error.clone().into()),
+            RankFailure::Panic(_) => exit::OTHER,
+        }
+    }
+
     /// All ranks but `except` ended badly and say `cause`.
     fn assert_all_say(&self, what: &str, except: Option<usize>, cause: &str) {
         assert_eq!(self.of_ranks.len(), 4, "{what}: {:?}", self.of_ranks);
@@ -332,6 +341,7 @@ fn a_rank_that_leaves_early_is_missed_by_all() {
         assert!(end.took < DEADLINE / 2, "{name}: {:?}", end.took);
         assert_eq!(end.of_ranks[&FAULTY], "well", "{name}");
         end.assert_all_say(&name, Some(FAULTY), "lost rank 1: it has ended");
+        assert_eq!(end.status(), exit::PEER_LOST, "{name}: {}", end.cause);
     }
 }
 
@@ -351,6 +361,7 @@ fn an_exchange_skipped_in_backward_ends_all_within_the_deadline() {
                 let mismatch = cause.contains("got all_to_all_v") && cause.contains("from rank");
                 assert!(mismatch || cause.contains("did not come"), "{name}: {cause}");
                 assert!(cause.contains("(number "), "{name}: {cause}");
+                assert_eq!(end.status(), exit::PEER_LOST, "{name}: {cause}");
                 assert_eq!(end.of_ranks.len(), 4, "{name}: {:?}", end.of_ranks);
                 for (rank, text) in &end.of_ranks {
                     // Two ranks may give up at the same moment.

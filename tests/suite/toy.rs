@@ -302,7 +302,7 @@ impl<'a> Rank<'a> {
         gradients.add_from(&model, &sink);
         let table = self.state.optimizer.table();
         let gradients = gradients.over_ranks(table, self.world)?;
-        let norm = gradients.norm_over_ranks(table, self.world)?;
+        let norm = gradients.norms_over_ranks(table, self.world)?.total;
         let trained = table.iter().filter_map(|(path, _)| {
             let gradient = gradients.get(path)?.clone().into_data();
             Some((path.clone(), gradient.iter::<f32>().collect()))

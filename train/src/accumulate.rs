@@ -58,6 +58,7 @@ pub(crate) fn accumulate<D: TokenDispatcher>(
             objective = sum.mul_scalar(weight) + objective;
         }
         objective.backward();
+        context.pulse.beat();
         sums.cross_entropy += f64::from(loss.cross_entropy_sum.into_scalar::<f32>());
         sums.z += f64::from(loss.z_sum.into_scalar::<f32>());
         sums.merge(output.layers, context.balancing);

@@ -8,11 +8,14 @@ use fulmar_model::config::RouterDot;
 use fulmar_model::{Compute, ModelConfig, Recompute};
 use serde::{Deserialize, Serialize};
 
+use crate::alarms::AlarmsConfig;
 use crate::context::ContextStage;
 use crate::error::TrainError;
+use crate::guard::GuardConfig;
 use crate::optim::{MomentumDtype, NewtonSchulzKind, OptimizerConfig, Peaks, Schedule};
 use crate::parallel::ParallelConfig;
 use crate::storage::{Storage, open_storage};
+use crate::telemetry::LogConfig;
 
 /// Everything that decides what a run computes, and where it leaves its traces.
 ///
@@ -52,9 +55,12 @@ pub struct RunConfig {
     /// What is reported.
     #[serde(default)]
     pub log: LogConfig,
-    /// What happens when a step is not finite.
+    /// What happens when a step is not finite, slow, or does not end.
     #[serde(default)]
     pub guard: GuardConfig,
+    /// Limits beyond which a run says that it is not well.
+    #[serde(default)]
+    pub alarms: AlarmsConfig,
     /// Longer rows in the course of the run, in the order they come.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub context: Vec<ContextStage>,
@@ -215,36 +221,6 @@ impl Default for CheckpointConfig {
     }
 }
 
-/// What is reported.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct LogConfig {
-    /// Steps between lines on a console that is no terminal.
-    pub every: u64,
-    /// Whether metrics of single layers are logged.
-    pub per_layer: bool,
-}
-
-impl Default for LogConfig {
-    fn default() -> Self {
-        Self { every: 10, per_layer: true }
-    }
-}
-
-/// What happens when the loss or the gradient norm of a step is not finite.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct GuardConfig {
-    /// Steps that may be skipped in a run before it stops.
-    pub max_skipped_steps: u64,
-}
-
-impl Default for GuardConfig {
-    fn default() -> Self {
-        Self { max_skipped_steps: 3 }
-    }
-}
-
 impl RunConfig {
     /// Tokens of a step.
     pub fn tokens_per_step(&self) -> u64 {
@@ -308,9 +284,9 @@ impl RunConfig {
         if self.evaluation.batch_rows == 0 {
             return Err(TrainError::config("evaluation.batch_rows", 0, "at least 1"));
         }
-        if self.log.every == 0 {
-            return Err(TrainError::config("log.every", 0, "at least 1"));
-        }
+        self.log.validate()?;
+        self.guard.validate()?;
+        self.alarms.validate()?;
         if self.data.store.is_some() && !self.data.sources.is_empty() {
             return Err(TrainError::config(
                 "data.store",

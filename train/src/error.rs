@@ -124,6 +124,20 @@ pub enum TrainError {
         /// Digest of the batch.
         digest: u64,
     },
+    /// A batch that has ended the run before.
+    #[error(
+        "batch {batch} (digest {digest:016x}) has ended this run {times} times with a loss or \
+         gradient that is not finite, so it will again; look at it, change the recipe, or leave it \
+         out with `--skip-batch {batch}`"
+    )]
+    NotFiniteAgain {
+        /// The batch, from 0 over the whole run.
+        batch: u64,
+        /// Its digest.
+        digest: u64,
+        /// How often.
+        times: u64,
+    },
     /// A checkpoint that cannot be used.
     #[error("checkpoint {path}: {problem}")]
     Checkpoint {

@@ -6,12 +6,16 @@
 //! | 1 | anything else: a panic of a rank, a file that is no checkpoint and no data | the message |
 //! | 2 | usage: flags, recipe, a broken rule of it | correct the recipe |
 //! | 3 | data: corpus, tokenizer, store, mixture | correct the data |
-//! | 4 | a step that is not finite, more often than `guard` allows | look at the batch named |
-//! | 5 | a peer lost: dead, silent beyond the deadline, or in another collective | start again |
+//! | 4 | steps that are not finite: more than `guard` allows, or a batch again | see the batch named |
+//! | 5 | a peer lost: dead, silent beyond the deadline, in another collective; no progress | start again |
 //! | 6 | a checkpoint or exported weights that cannot be written, read or used | the file named |
 //! | 7 | a device that is missing or does not compute what it should | `train doctor` |
 //!
 //! Of several ranks, the status is that of the rank that failed first; the others only lost it.
+
+use fulmar_ep::EpError;
+use fulmar_eval::EvalError;
+use fulmar_model::ModelError;
 
 use crate::error::TrainError;
 
@@ -39,8 +43,15 @@ pub fn status_of(error: &TrainError) -> u8 {
         | TrainError::Dispatch { .. }
         | TrainError::UnknownOperation { .. } => USAGE,
         TrainError::Data(_) => DATA,
-        TrainError::NotFinite { .. } => NOT_FINITE,
-        TrainError::Transport(_) => PEER_LOST,
+        TrainError::NotFinite { .. } | TrainError::NotFiniteAgain { .. } => NOT_FINITE,
+        TrainError::Transport(_)
+        | TrainError::Ep(EpError::Transport(_))
+        | TrainError::Eval(EvalError::Transport(_)) => PEER_LOST,
+        TrainError::Model(error) | TrainError::Eval(EvalError::Model(error))
+            if lost_a_peer(error) =>
+        {
+            PEER_LOST
+        }
         TrainError::Checkpoint { .. }
         | TrainError::Interchange { .. }
         | TrainError::Storage { .. }
@@ -52,4 +63,12 @@ pub fn status_of(error: &TrainError) -> u8 {
         TrainError::Device { .. } | TrainError::Unhealthy { .. } => DEVICE,
         _ => OTHER,
     }
+}
+
+/// Whether an exchange failed within a forward pass.
+fn lost_a_peer(error: &ModelError) -> bool {
+    let (ModelError::Demand(source) | ModelError::Dispatch { source, .. }) = error else {
+        return false;
+    };
+    matches!(source, EpError::Transport(_))
 }

@@ -12,6 +12,7 @@ pub mod optim;
 pub mod state;
 pub mod step;
 
+pub mod alarms;
 pub mod assemble;
 pub mod capacity;
 pub mod checkpoint;
@@ -20,6 +21,7 @@ pub mod device;
 pub mod doctor;
 pub mod evaluate;
 pub mod exit;
+pub mod guard;
 pub mod history;
 pub mod interchange;
 pub mod launch;
@@ -34,6 +36,7 @@ pub mod stop_signal;
 pub mod storage;
 pub mod telemetry;
 mod training_loop;
+pub mod watchdog;
 
 mod error;
 

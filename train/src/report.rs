@@ -1,9 +1,10 @@
 //! The last words of a run: what was learned, how fast, and where everything lies.
 
+use std::path::Path;
+
 use fulmar_eval::EvalReport;
 
 use crate::config::RunConfig;
-use crate::error::TrainError;
 use crate::plan::grouped;
 use crate::plot;
 use crate::run::{RunOptions, RunSummary};
@@ -13,42 +14,59 @@ use crate::telemetry::memory::{self, Sizes};
 
 /// Prints table, loss plot, samples and places, and draws `loss.svg`; nothing on any but the first
 /// rank.
-///
-/// # Errors
-/// If the picture cannot be written.
-pub fn print(
-    config: &RunConfig,
-    options: &RunOptions,
-    summary: &RunSummary,
-) -> Result<(), TrainError> {
+pub fn print(config: &RunConfig, options: &RunOptions, summary: &RunSummary) {
     if !summary.first_rank {
-        return Ok(());
+        return;
     }
     println!("\n{}", run_table(config, summary));
-    let bigram = summary.bigram.as_ref();
-    let mut table = heldout_table(&summary.heldout, bigram.map(|report| ("bigram", report)));
-    if bigram.is_none() {
-        table += "  (no bigram: it is off, no step was taken, or the run's rows are too many)\n";
+    if let Some(heldout) = &summary.heldout {
+        let bigram = summary.bigram.as_ref();
+        let mut table = heldout_table(heldout, bigram.map(|report| ("bigram", report)));
+        if bigram.is_none() {
+            table +=
+                "  (no bigram: it is off, no step was taken, or the run's rows are too many)\n";
+        }
+        println!("{table}");
     }
-    println!("{table}");
     println!("{}", load_table(summary));
     let curve = plot::text(&summary.losses);
     if !curve.is_empty() {
         println!("training loss by step (mean of 10)\n{curve}");
-        plot::svg(&summary.losses, &options.out.join("loss.svg"))?;
     }
     if !summary.samples.is_empty() {
         print_samples(&summary.samples);
     }
     println!("log         {}", summary.log.display());
-    if !summary.losses.is_empty() {
-        println!("loss plot   {}", options.out.join("loss.svg").display());
-    }
+    print_plot(&summary.losses, &options.out.join("loss.svg"));
     match &summary.checkpoint {
         Some(place) => println!("checkpoint  {place}"),
         None => println!("checkpoint  none: saving is off"),
     }
-    Ok(())
+}
+
+/// A picture that cannot be drawn is no reason to fail a run that has come to its end.
+fn print_plot(losses: &[(u64, f64)], path: &Path) {
+    if losses.is_empty() {
+        return;
+    }
+    match plot::svg(losses, path) {
+        Ok(()) => println!("loss plot   {}", path.display()),
+        Err(error) => println!("loss plot   none: {error}"),
+    }
+}
+
+/// Says where a run that was stopped by a signal goes on.
+pub fn print_stopped(recipe: &Path, options: &RunOptions, summary: &RunSummary) {
+    if !summary.first_rank {
+        return;
+    }
+    let step = summary.state.step;
+    match &summary.checkpoint {
+        Some(place) => println!("stopped after {step} updates, saved in {place}"),
+        None => println!("stopped after {step} updates; nothing is saved: saving is off"),
+    }
+    let (recipe, out) = (recipe.display(), options.out.display());
+    println!("go on with: train run {recipe} --out {out} --resume (and the same --set)");
 }
 
 fn run_table(config: &RunConfig, summary: &RunSummary) -> String {

@@ -24,6 +24,7 @@ use crate::storage::{Storage, open_storage};
 use crate::telemetry::jsonl::LOG_FILE;
 use crate::telemetry::memory::{Sizes, human};
 use crate::training_loop::{Assembled, TrainingLoop};
+use crate::watchdog::{Board, Limits, Watchdog};
 
 /// How a run is started; what it computes is in its [`RunConfig`].
 #[derive(Debug, Clone)]
@@ -59,8 +60,10 @@ pub struct RunSummary {
     pub losses: Vec<(u64, f64)>,
     /// The last step's report, if a step was taken.
     pub last: Option<StepReport>,
-    /// The model on the held-out text.
-    pub heldout: EvalReport,
+    /// Whether a signal ended the run.
+    pub stopped: bool,
+    /// The model on the held-out text; none of a run that was stopped.
+    pub heldout: Option<EvalReport>,
     /// The bigram on the held-out text, if it was counted.
     pub bigram: Option<EvalReport>,
     /// Continuations that the model wrote, if asked for.
@@ -94,14 +97,18 @@ impl RunSummary {
 /// Of several ranks, the first cause, with the rank's number.
 pub fn run(config: &RunConfig, options: &RunOptions) -> Result<RunSummary, TrainError> {
     config.validate()?;
-    on_ranks(config, |world| run_rank(config, options, world))
+    let board = Board::default();
+    let _watchdog = Watchdog::start(&board, Limits::of(config));
+    on_ranks(config, |world| run_rank(config, options, world, &board))
 }
 
 fn run_rank(
     config: &RunConfig,
     options: &RunOptions,
     world: &World,
+    board: &Board,
 ) -> Result<RunSummary, TrainError> {
+    let pulse = board.enrol(world.rank());
     let device = device::open(options.device)?;
     device::require_types(config, &device)?;
     let storage = match &options.storage {
@@ -136,7 +143,7 @@ fn run_rank(
         describe_saving(&plan);
         write_identity(config, options, &state)?;
     }
-    let assembled = Assembled { device, data, state, storage, resumed_from };
+    let assembled = Assembled { device, data, state, storage, resumed_from, pulse, board };
     TrainingLoop::new(plan, options, world, assembled, end)?.run()
 }
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 use burn::tensor::Device;
 use fulmar_data::Batch;
 use fulmar_ep::transport::TransportError;
-use fulmar_ep::{EpError, TokenDispatcher, World};
+use fulmar_ep::{DispatchCounts, EpError, TokenDispatcher, World};
 use fulmar_model::moe::balance::Balancing;
 use fulmar_model::moe::quantile::{MarginStats, QuantileBalancing};
 use fulmar_model::moe::router::Router as _;
@@ -16,8 +16,9 @@ use crate::accumulate::{Sums, accumulate};
 use crate::config::RunConfig;
 use crate::error::TrainError;
 use crate::layer_report::LayerReport;
-use crate::optim::{Gradients, StepRates};
+use crate::optim::{Gradients, Norms, StepRates};
 use crate::state::TrainState;
+use crate::watchdog::{Phase, Pulse};
 
 /// What a step needs beside the state and the batch.
 #[derive(Debug)]
@@ -38,6 +39,8 @@ pub struct StepContext<'a, D> {
     pub recompute: Recompute,
     /// The device of the model.
     pub device: &'a Device,
+    /// Where the step says how far it is.
+    pub pulse: Pulse,
 }
 
 impl<'a, D> StepContext<'a, D> {
@@ -58,7 +61,14 @@ impl<'a, D> StepContext<'a, D> {
             micro_rows: config.micro_rows() as usize,
             recompute: config.memory.recompute,
             device,
+            pulse: Pulse::default(),
         }
+    }
+
+    /// The same, with steps that say how far they are.
+    #[must_use]
+    pub fn watched_by(self, pulse: Pulse) -> Self {
+        Self { pulse, ..self }
     }
 }
 
@@ -77,6 +87,8 @@ pub struct StepReport {
     pub sequence_balance: Option<f64>,
     /// Norm of the gradient over all parameters.
     pub grad_norm: f64,
+    /// The same, and that of each role and layer; none where no gradient is known.
+    pub grad_norms: Norms,
     /// One entry a layer.
     pub layers: Vec<LayerReport>,
     /// Smallest and largest router bias in force during the step.
@@ -113,10 +125,12 @@ impl TrainState {
         let model = self.model.clone().with_pending(context.balancing, &self.pending);
         let bias_range = bias_range(&model);
         let mut gradients = Gradients::default();
+        context.pulse.enter(Phase::ForwardBackward);
         let started = Instant::now();
         let sums = routed(accumulate(&model, batch, context, &mut gradients))?;
         let forward_backward = started.elapsed().as_secs_f64();
         let mut seconds = StepSeconds { forward_backward, update: 0.0 };
+        context.pulse.enter(Phase::Gradients);
         self.batches += 1;
         // The ranks of another replica know nothing of scores that are not finite here.
         if world.all.sum_u64("not routed", &[u64::from(sums.is_none())])?[0] > 0 {
@@ -125,7 +139,8 @@ impl TrainState {
         let sums = sums.expect("every rank has routed");
 
         let gradients = gradients.over_ranks(self.optimizer.table(), world)?;
-        let grad_norm = gradients.norm_over_ranks(self.optimizer.table(), world)?;
+        let grad_norms = gradients.norms_over_ranks(self.optimizer.table(), world)?;
+        let grad_norm = grad_norms.total;
         let of_rows = sums.sequence_balance;
         let own = [sums.cross_entropy, sums.z, of_rows.unwrap_or(0.0)];
         let totals = world.all.sum_f64("loss", &own)?;
@@ -134,6 +149,7 @@ impl TrainState {
         let loss = cross_entropy + context.z_loss * z;
         let sequence_balance = of_rows.map(|_| totals[2] / batch.num_rows as f64);
         let updated = loss.is_finite() && grad_norm.is_finite();
+        context.pulse.enter(Phase::Update);
         let (layers, margins): (Vec<_>, Vec<_>) = sums.layers.into_iter().unzip();
         if updated {
             let pending = self.next_pending(&margins, context)?;
@@ -152,6 +168,7 @@ impl TrainState {
             z,
             sequence_balance,
             grad_norm,
+            grad_norms,
             layers,
             bias_range,
             updated,
@@ -185,6 +202,13 @@ fn routed(sums: Result<Sums, ModelError>) -> Result<Option<Sums>, ModelError> {
 }
 
 impl StepReport {
+    /// The fate of the assignments of all layers.
+    pub fn counts(&self) -> DispatchCounts {
+        let mut counts = DispatchCounts::default();
+        self.layers.iter().for_each(|layer| counts += layer.counts);
+        counts
+    }
+
     /// Router scores that are not finite stop a forward pass: nothing else is known.
     fn not_routed(bias_range: (f32, f32)) -> Self {
         let unknown = f64::NAN;
@@ -194,6 +218,7 @@ impl StepReport {
             z: unknown,
             sequence_balance: None,
             grad_norm: unknown,
+            grad_norms: Norms::default(),
             layers: Vec::new(),
             bias_range,
             updated: false,

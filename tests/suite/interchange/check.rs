@@ -63,10 +63,10 @@ fn weights_that_are_no_numbers_leave_no_whole_export() {
     let head = values.get_mut("head.weight").expect("there");
     head.as_mut_slice::<f32>().expect("f32")[7] = f32::NAN;
     state.model = weights::import(state.model, |path| values.remove(path)).expect("all weights");
-    let folder = tiny.path("run");
-    let run = checkpoint::save::Run { folder: &folder, config: &config, data: &data.digest };
+    let storage = tiny.storage("run");
+    let run = checkpoint::Run::new(&storage, &config, &data.digest);
     checkpoint::save(&run, &state, &World::solo()).expect("saved");
-    let saved = Saved::find(&folder, None).expect("saved");
+    let saved = Saved::find(&tiny.path("run/checkpoints"), None).expect("saved");
     let (out, dtype, max_shard_bytes) = (tiny.path("hf"), ExportDtype::F32, u64::MAX);
     let error = export(&saved, &ExportOptions { out, dtype, max_shard_bytes, check: true });
     let error = error.expect_err("NaN");

@@ -13,11 +13,13 @@
 //! number of layers; the whole step is timed as it is. What the parts do not explain is `other`.
 //! Beside a part stands what its reference in plain tensor operations takes. The share of the peak
 //! counts what a step must do, whatever is executed: the model's FLOP and those of Newton-Schulz
-//! with symmetric products. The last line is `tokens/s: N`.
+//! with symmetric products. What a step pays for its log, its alarms and its norms is timed with its
+//! own report. The last line is `tokens/s: N`.
 
 mod inputs;
 mod parts;
 mod shape;
+mod telemetry;
 mod timing;
 mod whole;
 
@@ -27,6 +29,7 @@ use fulmar_train::optim::Rule;
 
 use parts::Part;
 use shape::Shape;
+use telemetry::Telemetry;
 use timing::{best, gemm_gflops};
 use whole::WholeStep;
 
@@ -56,6 +59,14 @@ fn main() {
     println!(
         "{reached:.1} GFLOP/s, {:.1}% of {peak:.1} that f32 products of 1024 reach, target 60%",
         100.0 * reached / peak
+    );
+    let telemetry = Telemetry::measure(&step, repeats);
+    println!(
+        "telemetry: {:.2}% of a step, limit 2% (a line {:.2} ms, norms {:.2} ms each {} steps)",
+        100.0 * telemetry.per_step() / total,
+        telemetry.line * 1e3,
+        telemetry.norms * 1e3,
+        telemetry.norms_every,
     );
     println!("tokens/s: {:.0}", tokens as f64 / total);
 }

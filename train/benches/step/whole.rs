@@ -10,7 +10,7 @@ use fulmar_tests::made_up::batch;
 use fulmar_train::RunConfig;
 use fulmar_train::optim::{Gradients, Optimizer, OptimizerTable, Schedule};
 use fulmar_train::state::{TrainState, balancing};
-use fulmar_train::step::StepContext;
+use fulmar_train::step::{StepContext, StepReport};
 
 use super::parts::Part;
 use super::seconds;
@@ -22,13 +22,15 @@ pub(crate) struct WholeStep<'a> {
     state: TrainState,
     batch: Batch,
     device: Device,
+    report: Option<StepReport>,
 }
 
 impl<'a> WholeStep<'a> {
     pub(crate) fn new(config: &'a RunConfig) -> Self {
         let device = Device::flex();
         let state = TrainState::new(config, &World::solo(), &device).expect("state");
-        Self { config, state, batch: batch(&config.model, config.batch.rows as usize), device }
+        let batch = batch(&config.model, config.batch.rows as usize);
+        Self { config, state, batch, device, report: None }
     }
 
     pub(crate) fn once(&mut self) {
@@ -39,6 +41,24 @@ impl<'a> WholeStep<'a> {
         let rates = self.state.optimizer.rates(&Schedule::new(2), 1);
         let report = self.state.step(&self.batch, rates, &context).expect("step");
         assert!(report.updated, "a step on random tokens is finite");
+        self.report = Some(report);
+    }
+
+    pub(crate) fn config(&self) -> &RunConfig {
+        self.config
+    }
+
+    pub(crate) fn state(&self) -> &TrainState {
+        &self.state
+    }
+
+    pub(crate) fn batch(&self) -> &Batch {
+        &self.batch
+    }
+
+    /// Of the last step.
+    pub(crate) fn report(&self) -> &StepReport {
+        self.report.as_ref().expect("a step was taken")
     }
 
     pub(crate) fn table(&self) -> &OptimizerTable {

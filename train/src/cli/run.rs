@@ -27,6 +27,9 @@ pub struct RunArgs {
     /// Go on from the newest whole checkpoint in the folder; start from zero if there is none.
     #[arg(long)]
     pub resume: bool,
+    /// Leave this batch out, counted from 0 over the whole run; as often as needed.
+    #[arg(long = "skip-batch", value_name = "N")]
+    pub skip_batches: Vec<u64>,
     /// The device.
     #[arg(long, value_enum, default_value_t)]
     pub device: DeviceChoice,
@@ -36,12 +39,13 @@ impl RunArgs {
     pub(super) fn execute(self) -> Result<(), TrainError> {
         // A run's folder stands for the recipe that it began with.
         let (file, folder) = if self.recipe.is_dir() {
-            (self.recipe.join("recipe.toml"), Some(self.recipe))
+            (self.recipe.join("recipe.toml"), Some(self.recipe.clone()))
         } else {
-            (self.recipe, None)
+            (self.recipe.clone(), None)
         };
-        let config = recipe::load(&file, &self.set)?;
+        let mut config = recipe::load(&file, &self.set)?;
         let out = self.out.or(folder).unwrap_or_else(|| Path::new("runs").join(&config.name));
+        config.guard.skip_batches.extend(&self.skip_batches);
         let options = RunOptions {
             out,
             device: self.device,
@@ -52,6 +56,11 @@ impl RunArgs {
             storage: None,
         };
         let summary = run(&config, &options)?;
-        report::print(&config, &options, &summary)
+        if summary.stopped {
+            report::print_stopped(&self.recipe, &options, &summary);
+        } else {
+            report::print(&config, &options, &summary);
+        }
+        Ok(())
     }
 }

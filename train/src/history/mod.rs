@@ -57,6 +57,8 @@ impl Event {
 pub struct History {
     path: PathBuf,
     file: File,
+    /// Whether a line may have been cut short.
+    broken: bool,
 }
 
 impl History {
@@ -69,17 +71,21 @@ impl History {
         let file = OpenOptions::new().create(true).read(true).append(true).open(&path);
         let mut file = file.map_err(TrainError::io("open", &path))?;
         end_last_line(&path, &mut file)?;
-        Ok(Self { path, file })
+        Ok(Self { path, file, broken: false })
     }
 
     /// Appends an event, durably.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If it cannot be written; it can be tried again.
     pub fn append(&mut self, event: &Event) -> Result<(), TrainError> {
         let mut line = serde_json::to_string(event).expect("plain values");
         line.push('\n');
+        if self.broken {
+            line.insert(0, '\n');
+        }
         let written = self.file.write_all(line.as_bytes()).and_then(|()| self.file.sync_data());
+        self.broken = written.is_err();
         written.map_err(TrainError::io("write", &self.path))
     }
 
@@ -97,6 +103,9 @@ impl History {
         let mut events = Vec::new();
         for (index, line) in BufReader::new(file).lines().enumerate() {
             let line = line.map_err(TrainError::io("read", &path))?;
+            if line.is_empty() {
+                continue;
+            }
             match serde_json::from_str(&line) {
                 Ok(event) => events.push(event),
                 // What a kill left of a line.

@@ -2,6 +2,7 @@
 
 mod gradients;
 mod joint;
+mod norms;
 mod over_ranks;
 pub mod rates;
 pub mod rule;
@@ -9,6 +10,7 @@ pub mod schedule;
 pub mod update;
 
 pub use gradients::Gradients;
+pub use norms::Norms;
 pub use rates::{Peaks, RateFit};
 pub use rule::{OptimizerTable, Rule};
 pub use schedule::{Replan, Schedule};

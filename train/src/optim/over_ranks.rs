@@ -7,7 +7,6 @@ use fulmar_ep::World;
 use fulmar_ep::transport::{Group, TransportError};
 use fulmar_model::Role;
 
-use super::gradients::squares;
 use super::{Gradients, OptimizerTable};
 
 /// Floats that are summed in one collective: few enough that the copy is small beside a model,
@@ -29,25 +28,6 @@ impl Gradients {
         let mut sums = summed("gradients", shared, &world.all)?;
         sums.extend(summed("expert gradients", experts, &world.replica)?);
         Ok(Self(sums))
-    }
-
-    /// Euclidean norm of the whole model's gradient, the same number on every rank wherever experts
-    /// live: each shard adds the squares of the experts it owns, the shared ones count once.
-    ///
-    /// # Errors
-    /// If a peer is lost.
-    pub fn norm_over_ranks(
-        &self,
-        table: &OptimizerTable,
-        world: &World,
-    ) -> Result<f64, TransportError> {
-        let (mut shared, mut experts) = (0.0, 0.0);
-        for (path, gradient) in &self.0 {
-            let sum = if is_stack(table, path) { &mut experts } else { &mut shared };
-            *sum += squares(gradient);
-        }
-        let experts = world.expert.sum_f64("gradient norm", &[experts])?[0];
-        Ok((shared + experts).sqrt())
     }
 }
 

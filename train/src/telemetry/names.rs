@@ -22,6 +22,8 @@ pub const TOKENS_PER_SECOND: &str = "throughput/tokens_per_second";
 pub const PEAK_RESIDENT: &str = "memory/peak_resident_bytes";
 /// Batches taken, this one and skipped ones included.
 pub const BATCHES: &str = "data/batches";
+/// 1 of a step that was left out because it was not finite, else 0.
+pub const SKIPPED: &str = "optim/skipped_step";
 /// Seconds of a step.
 pub const DURATION: &str = "throughput/duration";
 
@@ -50,8 +52,7 @@ pub fn of_step(report: &StepReport, rates: StepRates, config: &RunConfig) -> Met
         let weight = config.model.sequence_balance_loss;
         put("train/router/aux_loss_weighted", weight * sequence_balance);
     }
-    let mut counts = DispatchCounts::default();
-    report.layers.iter().for_each(|layer| counts += layer.counts);
+    let counts = report.counts();
     put("moe/drop_fraction", counts.drop_fraction());
     put("moe/sender_drop_fraction", counts.sender_drop_fraction());
     put("moe/receiver_drop_fraction", counts.receiver_drop_fraction());
@@ -135,4 +136,15 @@ fn add_layer(metrics: &mut Metrics, index: usize, layer: &LayerReport) {
 /// JSON has no NaN: what is not finite is written as text, so that it is not lost.
 pub fn number(value: f64) -> Value {
     serde_json::Number::from_f64(value).map_or_else(|| value.to_string().into(), Value::Number)
+}
+
+/// What [`number`] wrote; none if it is no number. Digests are text that may look like one.
+pub fn value(value: &Value) -> Option<f64> {
+    match value.as_str() {
+        Some("NaN") => Some(f64::NAN),
+        Some("inf") => Some(f64::INFINITY),
+        Some("-inf") => Some(f64::NEG_INFINITY),
+        Some(_) => None,
+        None => value.as_f64(),
+    }
 }

@@ -20,11 +20,15 @@ impl TrainingLoop<'_> {
         let model = self.state.evaluation_model(&self.balancing);
         let scorer = ModelScorer::new(&model, &self.dropless, &self.device.device);
         let (rows, ranks) = (self.config.evaluation.batch_rows, &self.world.all);
-        let nats = |batch: &Batch| scorer.nats(batch);
+        let pulse = self.pulse.clone();
+        let nats = |batch: &Batch| {
+            pulse.beat();
+            scorer.nats(batch)
+        };
         let report = fulmar_eval::evaluate(&self.data.heldout, rows, max_rows, ranks, nats)?;
         let mut metrics = evaluate::metrics(evaluate::DROPLESS, &report);
         metrics.extend(names::of_memory(&Sizes::of(&self.state)));
-        self.record.write(self.state.step, &metrics)?;
+        self.record.write(self.state.step, &metrics);
         self.record.line(&format!(
             "held-out at step {}: loss {:.4}, {:.4} bits per byte (macro {:.4})",
             self.state.step,
@@ -32,6 +36,11 @@ impl TrainingLoop<'_> {
             report.total().bits_per_byte(),
             report.macro_bits_per_byte(),
         ));
+        // The last one, over all rows, does not compare with others over some.
+        if max_rows == self.config.evaluation.max_rows {
+            let change = self.alarms.after_evaluation(report.macro_loss());
+            change.iter().for_each(|change| self.tell(change));
+        }
         Ok(report)
     }
 

@@ -22,7 +22,8 @@ impl TrainingLoop<'_> {
         let num_experts = self.config.model.num_experts;
         self.dispatcher = Dispatcher::new(&exchange, num_experts, &self.world.expert)?;
         self.exchange = exchange;
-        self.record.event(&event)
+        self.record.event(&event);
+        Ok(())
     }
 
     /// Batches from where the run stands, in rows of the length in force.
@@ -51,7 +52,7 @@ impl TrainingLoop<'_> {
         if dropped > gate {
             let text = format!("rows of {len} tokens wait: {measured}");
             let event = Event::now(at.step, self.record.attempt(), "context_held", text);
-            self.record.event(&event.with("drop_fraction", dropped))?;
+            self.record.event(&event.with("drop_fraction", dropped));
             return Ok(false);
         }
         let operation = Operation::ContextOpened { stage: open, at_batch: at.batches };
@@ -59,7 +60,7 @@ impl TrainingLoop<'_> {
         let change = Comparison::new(&self.config, &plan, at);
         let reason = format!("rows of {len} tokens from here on: {measured}");
         let event = operation.event(at, self.record.attempt(), &reason, &change);
-        self.record.event(&event.with("drop_fraction", dropped))?;
+        self.record.event(&event.with("drop_fraction", dropped));
         self.config = plan;
         self.take_shape()?;
         Ok(true)

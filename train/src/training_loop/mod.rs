@@ -4,43 +4,51 @@ mod between_steps;
 mod evaluation;
 mod guarding;
 mod in_force;
+mod left_out;
 mod pruning;
 mod reporting;
 mod saving;
 mod started;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use fulmar_data::Batch;
 use fulmar_ep::{DispatchConfig, Dispatcher, World};
+use fulmar_eval::EvalReport;
 use fulmar_model::moe::quantile::QuantileBalancing;
 
+use crate::alarms::Alarms;
 use crate::assemble::RunData;
-
 use crate::compare_weights::compare_weights;
 use crate::config::RunConfig;
 use crate::device::OpenDevice;
 use crate::error::TrainError;
 use crate::run::{RunOptions, RunSummary};
+use crate::samples::Sample;
 use crate::state::{self, TrainState};
 use crate::step::{StepContext, StepReport};
 use crate::storage::Storage;
-use crate::telemetry::console::Progress;
 use crate::telemetry::jsonl::LOG_FILE;
-use crate::telemetry::{Console, Record};
+use crate::telemetry::stitch::Curve;
+use crate::telemetry::{Console, Peak, Record, names};
+use crate::watchdog::{Board, Phase, Pulse, Voice};
+use between_steps::Tidings;
 use pruning::Pruner;
 use saving::Saver;
 
 /// What a rank has before its first step.
-pub(crate) struct Assembled {
+pub(crate) struct Assembled<'a> {
     pub(crate) device: OpenDevice,
     pub(crate) data: RunData,
     pub(crate) state: TrainState,
     /// Where checkpoints lie, and the step of the one that the run goes on from.
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) resumed_from: Option<u64>,
+    pub(crate) pulse: Pulse,
+    pub(crate) board: &'a Board,
 }
 
 /// A rank of a run between its first and its last step.
@@ -61,6 +69,10 @@ pub(crate) struct TrainingLoop<'a> {
     dropless: Dispatcher,
     balancing: QuantileBalancing,
     record: Record,
+    pulse: Pulse,
+    alarms: Alarms,
+    peak: Option<Peak>,
+    left_out: BTreeSet<u64>,
     losses: Vec<(u64, f64)>,
     last: Option<StepReport>,
     train_secs: f64,
@@ -75,17 +87,26 @@ impl<'a> TrainingLoop<'a> {
         config: RunConfig,
         options: &'a RunOptions,
         world: &'a World,
-        Assembled { device, data, state, storage, resumed_from }: Assembled,
+        Assembled { device, data, state, storage, resumed_from, pulse, board }: Assembled<'_>,
         end: u64,
     ) -> Result<Self, TrainError> {
         let saver = Saver::new(storage, &config, resumed_from);
         let num_experts = config.model.num_experts;
         let exchange = *config.parallel.dispatch_at(state.step);
-        let record = if world.is_first() {
-            Record::open(&options.out, Console::new(state.step, end, config.log.every))?
-        } else {
-            Record::silent()
-        };
+        let left_out = left_out::agree(&config.guard, &options.out, world)?;
+        let mut alarms = Alarms::new(&config.alarms);
+        let (mut record, mut peak) = (Record::silent(), None);
+        if world.is_first() {
+            let so_far = Curve::read(&options.out, names::LOSS, 1)?.points;
+            alarms.remember(so_far.range(..=state.step).map(|(_, loss)| *loss));
+            let console = Console::new(state.step, end, config.log.every);
+            record = Record::open(&options.out, console.clone(), config.log.tensorboard)?;
+            let (folder, attempt) = (options.out.clone(), record.attempt());
+            board.speak_through(Voice { console, folder, attempt });
+            peak = Some(Peak::of(&config, &device));
+        }
+        // The first step of others would share the device with what is measured.
+        world.all.barrier("start of training")?;
         let mut training = Self {
             out: &options.out,
             record,
@@ -101,6 +122,10 @@ impl<'a> TrainingLoop<'a> {
             data,
             state,
             end,
+            pulse,
+            alarms,
+            peak,
+            left_out,
             losses: Vec::new(),
             last: None,
             train_secs: 0.0,
@@ -110,46 +135,82 @@ impl<'a> TrainingLoop<'a> {
             pruner: Pruner::default(),
         };
         training.take_shape()?;
-        training.record_start(resumed_from)?;
+        training.record_start(resumed_from);
         Ok(training)
     }
 
     /// Steps to the end, then evaluates and sums up.
     pub(crate) fn run(mut self) -> Result<RunSummary, TrainError> {
         let mut batches = self.batches()?;
-        while self.state.step < self.end {
+        let mut stopped = false;
+        while self.state.step < self.end && !stopped {
             if self.open_context_stage()? {
                 batches = self.batches()?;
             }
+            self.pulse.begin_step(self.state.step);
             let batch = batches.next().expect("the loader ends with an error")?;
+            if self.leave_out(&batch) {
+                continue;
+            }
             let updated = self.step(&batch)?;
             let tidings = self.tidings()?;
             self.end_background_save(&tidings)?;
-            self.end_pruning(false)?;
-            if self.asked_to_stop(&tidings)? {
-                break;
+            self.end_pruning(false);
+            stopped = self.asked_to_stop(&tidings)?;
+            if updated && !stopped && self.state.step < self.end {
+                self.after_step(&tidings)?;
             }
-            if !updated || self.state.step == self.end {
-                continue;
-            }
-            if due(self.state.step, self.config.parallel.compare_weights_every) {
-                compare_weights(&self.state, self.world)?;
-            }
-            if due(self.state.step, self.config.evaluation.every) {
-                self.evaluate(self.config.evaluation.max_rows)?;
-            }
-            self.save_if_due(&tidings)?;
         }
-        self.end_pruning(true)?;
+        self.record.flush();
+        self.pulse.enter(Phase::Saving);
+        self.end_pruning(true);
         self.last_save()?;
-        self.end_pruning(true)?;
+        self.end_pruning(true);
+        self.pulse.enter(Phase::Ending);
+        if stopped {
+            self.record.finish();
+            return Ok(self.summary(stopped, None, None, Vec::new()));
+        }
         compare_weights(&self.state, self.world)?;
         self.record.finish();
+        self.pulse.enter(Phase::Evaluation);
         let heldout = self.evaluate(0)?;
+        self.pulse.enter(Phase::Ending);
         let bigram = if self.world.is_first() { self.bigram()? } else { None };
         let samples = if self.options.samples { self.samples()? } else { Vec::new() };
-        Ok(RunSummary {
+        Ok(self.summary(stopped, Some(heldout), bigram, samples))
+    }
+
+    /// What is due between two steps.
+    fn after_step(&mut self, tidings: &[Tidings]) -> Result<(), TrainError> {
+        let step = self.state.step;
+        if due(step, self.config.parallel.compare_weights_every) {
+            compare_weights(&self.state, self.world)?;
+        }
+        if due(step, self.config.evaluation.every) {
+            self.pulse.enter(Phase::Evaluation);
+            self.evaluate(self.config.evaluation.max_rows)?;
+        }
+        self.pulse.enter(Phase::Saving);
+        self.save_if_due(tidings)?;
+        self.pulse.enter(Phase::Hooks);
+        Ok(())
+    }
+
+    fn summary(
+        mut self,
+        stopped: bool,
+        heldout: Option<EvalReport>,
+        bigram: Option<EvalReport>,
+        samples: Vec<Sample>,
+    ) -> RunSummary {
+        self.record.flush();
+        for trouble in self.record.troubles() {
+            self.record.line(&trouble);
+        }
+        RunSummary {
             first_rank: self.world.is_first(),
+            stopped,
             samples,
             log: self.out.join(LOG_FILE),
             state: self.state,
@@ -163,7 +224,7 @@ impl<'a> TrainingLoop<'a> {
             steps_taken: self.steps_taken,
             skipped: self.skipped,
             checkpoint: self.saver.place(),
-        })
+        }
     }
 
     /// One step with its log line; false if it was skipped.
@@ -173,11 +234,13 @@ impl<'a> TrainingLoop<'a> {
         let rates = self.state.optimizer.rates(schedule, self.state.step);
         let (world, device) = (self.world, &self.device.device);
         let context =
-            StepContext::new(&self.shape, world, &self.dispatcher, &self.balancing, device);
+            StepContext::new(&self.shape, world, &self.dispatcher, &self.balancing, device)
+                .watched_by(self.pulse.clone());
         let started = Instant::now();
         let report = self.state.step(batch, rates, &context)?;
         let secs = started.elapsed().as_secs_f64();
         self.state.since_boundary.add(&report);
+        self.pulse.enter(Phase::Hooks);
         self.log_step(&report, rates, batch, secs)?;
         if !report.updated {
             self.skip(&report, batch)?;
@@ -186,14 +249,6 @@ impl<'a> TrainingLoop<'a> {
         self.train_secs += secs;
         self.steps_taken += 1;
         self.losses.push((self.state.step, report.loss));
-        let left = (self.end - self.state.step) as f64;
-        self.record.step(Progress {
-            step: self.state.step,
-            loss: report.loss,
-            grad_norm: report.grad_norm,
-            tokens_per_second: self.config.tokens_per_step() as f64 / secs,
-            seconds_left: left * self.train_secs / self.steps_taken as f64,
-        });
         self.last = Some(report);
         Ok(true)
     }

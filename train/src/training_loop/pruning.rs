@@ -47,9 +47,9 @@ impl TrainingLoop<'_> {
     }
 
     /// Tells what pruning came to, if it has ended; waits for it if told to.
-    pub(super) fn end_pruning(&mut self, wait: bool) -> Result<(), TrainError> {
+    pub(super) fn end_pruning(&mut self, wait: bool) {
         if !self.pruner.0.as_ref().is_some_and(|thread| wait || thread.is_finished()) {
-            return Ok(());
+            return;
         }
         let thread = self.pruner.0.take().expect("one is under way");
         let panicked = |_| Pruned {
@@ -60,7 +60,7 @@ impl TrainingLoop<'_> {
         match pruned.event(self.state.step, self.record.attempt()) {
             Some(event) if pruned.problems.is_empty() => self.record.quiet_event(&event),
             Some(event) => self.record.event(&event),
-            None => Ok(()),
+            None => {}
         }
     }
 }

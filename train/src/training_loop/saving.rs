@@ -116,7 +116,8 @@ impl TrainingLoop<'_> {
             let before = save.facts.step();
             let text = format!("a save is due, and left out: that of step {before} is under way");
             let event = Event::now(step, self.record.attempt(), "save_skipped", text);
-            return self.record.event(&event);
+            self.record.event(&event);
+            return Ok(());
         }
         self.saver.retry_at = None;
         let snapshot = self.snapshot();
@@ -190,14 +191,14 @@ impl TrainingLoop<'_> {
                 self.saver.saved = Some(of);
                 let event = Event::now(step, attempt, "saved", format!("saved to {place}"));
                 let event = event.with("of", of).with("bytes", bytes).with("secs", secs);
-                self.record.quiet_event(&event)?;
+                self.record.quiet_event(&event);
                 self.prune_behind(of);
                 Ok(Ok(()))
             }
             Err(error) => {
                 self.saver.retry_at = Some(step + self.config.checkpoint.retry_after);
                 let event = Event::now(step, attempt, "save_failed", error.to_string());
-                self.record.event(&event)?;
+                self.record.event(&event);
                 Ok(Err(error))
             }
         }

@@ -1,13 +1,12 @@
 //! What the history keeps of each start of a run: from where, by which plan, on what.
 
 use super::TrainingLoop;
-use crate::error::TrainError;
 use crate::history::Event;
 use crate::recipe;
 
 impl TrainingLoop<'_> {
     /// Records the start of this attempt, with the whole plan in force.
-    pub(super) fn record_start(&mut self, resumed_from: Option<u64>) -> Result<(), TrainError> {
+    pub(super) fn record_start(&mut self, resumed_from: Option<u64>) {
         let text = match (resumed_from, &self.config.parent) {
             (Some(step), _) => format!("resumed from step {step}"),
             (None, Some(parent)) => {
@@ -26,6 +25,6 @@ impl TrainingLoop<'_> {
             .with("optimizer_table", self.state.optimizer.table().digest())
             .with("data", self.data.digest.clone())
             .with("recipe", recipe::to_toml(&self.config));
-        self.record.quiet_event(&event)
+        self.record.quiet_event(&event);
     }
 }

@@ -3,10 +3,14 @@
 
 mod capacity;
 mod checkpoint;
+mod disk_full;
 mod doctor;
 mod exit;
 mod golden;
 mod interchange;
 mod memory_plan;
 mod pins;
+mod process;
 mod rehearsal;
+mod stop;
+mod stuck;
