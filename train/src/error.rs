@@ -191,6 +191,21 @@ pub enum TrainError {
         /// One reason for each that was passed over.
         reasons: Vec<String>,
     },
+    /// A stretch of a run that was not the same when it was trained again.
+    #[error(
+        "not proved: {problem} ({differences} differences, {missing} steps not recorded; {})",
+        report.display()
+    )]
+    Unproved {
+        /// The first difference.
+        problem: String,
+        /// How many there are.
+        differences: usize,
+        /// Steps that the record lacks.
+        missing: usize,
+        /// The report.
+        report: PathBuf,
+    },
     /// Recorded choices of experts that cannot be used.
     #[error("choices {path}: {problem}")]
     Choices {

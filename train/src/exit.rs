@@ -55,6 +55,7 @@ pub fn status_of(error: &TrainError) -> u8 {
         TrainError::Checkpoint { .. }
         | TrainError::Interchange { .. }
         | TrainError::Storage { .. }
+        | TrainError::Unproved { .. }
         | TrainError::NotSaved { .. }
         | TrainError::Damaged { .. }
         | TrainError::NoneWhole { .. }

@@ -63,7 +63,7 @@ pub struct Explanation {
 /// If step is 0 or beyond the horizon, or the run's recipe, history or log cannot be read.
 pub fn explain(folder: &Path, step: u64) -> Result<Explanation, TrainError> {
     let first = recipe::load(&folder.join("recipe.toml"), &[])?;
-    let recorded = stitch::of_run(folder)?.step(step).cloned();
+    let recorded = stitch::updates_of_run(folder)?.remove(&step);
     let history = History::read(folder)?;
     let plan = plan_at(&first, folder, step, recorded.as_ref())?;
     let horizon = plan.schedule.horizon();

@@ -8,6 +8,7 @@ use fulmar_model::Preset;
 use fulmar_tests::made_up::batch;
 use fulmar_train::RunConfig;
 use fulmar_train::checkpoint::{Run, Snapshot};
+use fulmar_train::optim::Schedule;
 use fulmar_train::state::{TrainState, balancing};
 use fulmar_train::step::StepContext;
 use fulmar_train::storage::Storage;
@@ -60,7 +61,7 @@ fn step(config: &RunConfig, state: &mut TrainState) {
     let (device, world) = (Device::flex(), World::solo());
     let (dispatcher, balancing) = (Local::new(config.model.num_experts), balancing(config));
     let context = StepContext::new(config, &world, &dispatcher, &balancing, &device);
-    let rates = state.optimizer.rates(0.5, 0.1);
+    let rates = state.optimizer.rates(&Schedule::new(2), 1);
     let rows = batch(&config.model, config.batch.rows as usize);
     assert!(state.step(&rows, rates, &context).expect("a step").updated, "a finite step");
 }

@@ -47,8 +47,10 @@ impl Telemetry {
             let line = StepLine {
                 config,
                 report,
-                rates: state.optimizer.rates(0.5, 0.1),
+                rates: state.optimizer.rates(&config.schedule, state.step),
                 digest: step.batch().digest(),
+                batches: 1,
+                seq_len: step.batch().seq_len,
                 stage: 0,
                 exchange: "local",
                 // In every line, which is more than a run does.

@@ -6,7 +6,9 @@ mod capacity;
 mod checkpoint;
 mod doctor;
 mod eval;
+mod explain;
 mod plan;
+mod prove;
 mod replan;
 mod run;
 
@@ -38,6 +40,9 @@ pub enum Command {
     /// Say what a recipe amounts to, without running it: counts, FLOPs by part, steps, rates, memory.
     #[command(after_help = "Example: train plan examples/recipes/d768.toml --json")]
     Plan(plan::PlanArgs),
+    /// Train a stretch of a run again, and compare every step and the weights with its record.
+    #[command(after_help = "Example: train prove runs/mini_d96 --steps 50")]
+    Prove(prove::ProveArgs),
     /// Change the plan of a run in its course, by rule; or branch a cooldown off.
     #[command(after_help = "\
 Example: train replan runs/hero --steps 300000 --reason 'the machines go back in May'
@@ -46,6 +51,9 @@ Example: train replan runs/hero --steps 300000 --reason 'the machines go back in
     /// Look at checkpoints, verify, keep and reshard them, exchange weights with other tools.
     #[command(after_help = "Example: train checkpoint list runs/mini")]
     Checkpoint(checkpoint::CheckpointArgs),
+    /// Say what was in force in one update of a run, or will be, and why.
+    #[command(after_help = "Example: train explain runs/hero 58015")]
+    Explain(explain::ExplainArgs),
     /// Say what each exchange rule would drop, hold and send, by replaying choices of experts.
     #[command(after_help = "\
 Example: train capacity --rows 65536 --factors 1.15,1.33 --documents lognormal:600:1.2
@@ -70,8 +78,10 @@ impl Command {
         match self {
             Self::Run(args) => args.execute(),
             Self::Plan(args) => args.execute(),
+            Self::Prove(args) => args.execute(),
             Self::Replan(args) => args.execute(),
             Self::Checkpoint(args) => args.execute(),
+            Self::Explain(args) => args.execute(),
             Self::Capacity(args) => args.execute(),
             Self::Eval(args) => args.execute(),
             Self::Doctor(args) => args.execute(),

@@ -43,8 +43,37 @@ impl Curve {
 
     /// The same of lines in the order they were written.
     pub fn stitch(lines: &[Metrics], metric: &str, every: u64) -> Self {
-        let mut curve = Self::default();
-        let mut of_attempt: BTreeMap<u64, Attempt> = BTreeMap::new();
+        let stitched = Stitched::new(lines, |line| line.get(metric).and_then(names::value));
+        let Stitched { points, superseded, doubles, skipped } = stitched;
+        let not_finite = points.values().filter(|value| !value.is_finite()).count() as u64;
+        let gaps = gaps(&points, every);
+        Self { points, superseded, gaps, doubles, not_finite, skipped, cut_short: 0 }
+    }
+}
+
+/// The line of each update in the log of the run in `folder`, of the attempt that counts.
+///
+/// # Errors
+/// If the log cannot be read.
+pub fn updates_of_run(folder: &Path) -> Result<BTreeMap<u64, Metrics>, TrainError> {
+    let (lines, _) = jsonl::read(folder)?;
+    let of_update = |line: &Metrics| line.contains_key(names::LOSS).then(|| line.clone());
+    Ok(Stitched::new(&lines, of_update).points)
+}
+
+/// Something of each step, of the attempt that counts.
+struct Stitched<T> {
+    points: BTreeMap<u64, T>,
+    superseded: u64,
+    doubles: u64,
+    skipped: u64,
+}
+
+impl<T> Stitched<T> {
+    /// What `pick` takes of each line of `lines`, which are in the order they were written.
+    fn new(lines: &[Metrics], pick: impl Fn(&Metrics) -> Option<T>) -> Self {
+        let mut stitched = Self { points: BTreeMap::new(), superseded: 0, doubles: 0, skipped: 0 };
+        let mut of_attempt: BTreeMap<u64, Attempt<T>> = BTreeMap::new();
         for line in lines {
             let [Some(step), Some(attempt)] =
                 [names::STEP, names::ATTEMPT].map(|name| count(line, name))
@@ -53,33 +82,31 @@ impl Curve {
             };
             let attempt =
                 of_attempt.entry(attempt).or_insert_with(|| Attempt::begun_by(line, step));
-            let Some(value) = line.get(metric).and_then(names::value) else { continue };
+            let Some(value) = pick(line) else { continue };
             if is_skipped(line) {
-                curve.skipped += 1;
+                stitched.skipped += 1;
             } else if attempt.points.insert(step, value).is_some() {
-                curve.doubles += 1;
+                stitched.doubles += 1;
             }
         }
         for attempt in of_attempt.into_values() {
-            let superseded = curve.points.split_off(&(attempt.from + 1));
-            curve.superseded += superseded.len() as u64;
+            let superseded = stitched.points.split_off(&(attempt.from + 1));
+            stitched.superseded += superseded.len() as u64;
             for (step, value) in attempt.points {
-                curve.superseded += u64::from(curve.points.insert(step, value).is_some());
+                stitched.superseded += u64::from(stitched.points.insert(step, value).is_some());
             }
         }
-        curve.not_finite = curve.points.values().filter(|value| !value.is_finite()).count() as u64;
-        curve.gaps = gaps(&curve.points, every);
-        curve
+        stitched
     }
 }
 
-struct Attempt {
+struct Attempt<T> {
     /// Completed updates when it took over.
     from: u64,
-    points: BTreeMap<u64, f64>,
+    points: BTreeMap<u64, T>,
 }
 
-impl Attempt {
+impl<T> Attempt<T> {
     /// A line of a step is written after its update, any other one between updates.
     fn begun_by(line: &Metrics, step: u64) -> Self {
         let updated = line.contains_key(names::LOSS) && !is_skipped(line);
