@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, sync_channel};
 
+use rayon::prelude::*;
+
 use super::manifest::{Manifest, TensorEntry};
 use super::write::{UnitHasher, checksum};
 use super::{file_name, slices};
@@ -12,6 +14,9 @@ use crate::storage::Storage;
 
 /// The least and the most that is read at once, of a tensor an eighth.
 const PIECE_BYTES: Range<u64> = 256 << 10..8 << 20;
+
+/// What one thread reads of a piece.
+const CHUNK_BYTES: usize = 1 << 20;
 
 /// Some consecutive units of a tensor in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -179,8 +184,8 @@ pub(super) fn read(
     })
 }
 
-/// Reads all of some stretches to where they are wanted, one after the other; what is read is hashed
-/// on a thread of its own while more is read, and compared with the last piece of each unit.
+/// Reads all of some stretches to where they are wanted, one after the other and each in parallel:
+/// memory that is new costs more time than the bytes. What is read is hashed on a thread of its own while more is read, and compared with the last piece of each unit.
 pub(super) fn read_into<'a>(
     storage: &dyn Storage,
     stretches: &[Stretch],
@@ -207,7 +212,11 @@ pub(super) fn read_into<'a>(
             let len = (range.end - range.start) as usize;
             let (piece, after) = std::mem::take(&mut rest).split_at_mut(len);
             rest = after;
-            let read = storage.read_into(&stretch.file, range.start, piece);
+            let chunks = piece.par_chunks_mut(CHUNK_BYTES).enumerate();
+            let read = chunks.try_for_each(|(chunk, into)| {
+                let start = range.start + (chunk * CHUNK_BYTES) as u64;
+                storage.read_into(&stretch.file, start, into)
+            });
             read.map_err(stretch.unread(storage))?;
             // A verifier that has gone has found something wrong, and says so.
             pieces.send(&*piece).ok();
