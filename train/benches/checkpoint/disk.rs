@@ -25,11 +25,11 @@ pub(crate) fn write(path: &Path, bytes: u64) {
 
 /// Reads a file into memory that is as new as that of a state.
 pub(crate) fn read_to_stay(path: &Path) -> Vec<Vec<u8>> {
-    let mut file = File::open(path).expect("a file");
+    let file = File::open(path).expect("a file");
     let mut blocks = Vec::new();
     loop {
         let mut block = Vec::with_capacity(16 * BLOCK);
-        file.by_ref().take(16 * BLOCK as u64).read_to_end(&mut block).expect("read");
+        (&file).take(16 * BLOCK as u64).read_to_end(&mut block).expect("read");
         if block.is_empty() {
             return blocks;
         }
