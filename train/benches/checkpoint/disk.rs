@@ -23,7 +23,21 @@ pub(crate) fn write(path: &Path, bytes: u64) {
     file.sync_all().expect("synced");
 }
 
-/// Reads a file.
+/// Reads a file into memory that is as new as that of a state.
+pub(crate) fn read_to_stay(path: &Path) -> Vec<Vec<u8>> {
+    let file = File::open(path).expect("a file");
+    let mut blocks = Vec::new();
+    loop {
+        let mut block = Vec::with_capacity(16 * BLOCK);
+        (&file).take(16 * BLOCK as u64).read_to_end(&mut block).expect("read");
+        if block.is_empty() {
+            return blocks;
+        }
+        blocks.push(block);
+    }
+}
+
+/// Reads a file, over and over into the same few bytes.
 pub(crate) fn read(path: &Path) {
     let mut file = File::open(path).expect("a file");
     let mut block = vec![0; BLOCK];

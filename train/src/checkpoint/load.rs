@@ -226,28 +226,16 @@ fn read_parts(
     items: &[Item],
     parts: &SyncSender<Result<Vec<u32>, TrainError>>,
 ) {
-    let stretches: Vec<Stretch> = items.iter().flat_map(|item| item.stretches.clone()).collect();
-    let mut rest = items.iter();
-    let (mut words, mut filled, mut bytes) = (Vec::new(), 0, 0);
-    let read = read::read(storage, &stretches, |_, piece| {
-        if filled == 0 {
-            bytes = rest.next().expect("a piece belongs to an item").bytes as usize;
-            words = vec![0u32; bytes.div_ceil(4)];
-        }
+    for item in items {
+        let bytes = item.bytes as usize;
+        let mut words = vec![0u32; bytes.div_ceil(4)];
         let place: &mut [u8] = bytemuck::cast_slice_mut(&mut words);
-        place[filled..filled + piece.len()].copy_from_slice(&piece);
-        filled += piece.len();
-        drop(piece);
-        if filled < bytes {
-            return Ok(());
+        let read = read::read_into(storage, &item.stretches, &mut place[..bytes]);
+        let failed = read.is_err();
+        // If nobody is there to take it, another rank has failed before.
+        if parts.send(read.map(|()| words)).is_err() || failed {
+            return;
         }
-        filled = 0;
-        let unwanted = |_| TrainError::Damaged { reason: "another rank found damage".to_owned() };
-        parts.send(Ok(std::mem::take(&mut words))).map_err(unwanted)
-    });
-    if let Err(error) = read {
-        // Nobody may be there to hear of it: then another rank has failed before.
-        parts.send(Err(error)).ok();
     }
 }
 

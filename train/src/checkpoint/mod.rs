@@ -50,9 +50,8 @@ use std::path::{Path, PathBuf};
 /// Version of everything in a checkpoint's folder.
 pub const FORMAT_VERSION: u32 = 3;
 
-/// Bytes of pieces of tensors that a rank holds at most while it saves: one is read and hashed, one
-/// written.
-pub const SAVE_PIECES_BYTES: u64 = 2 * write::PIECE_BYTES as u64;
+/// Bytes of pieces of tensors that a rank holds at most while it saves.
+pub const SAVE_PIECES_BYTES: u64 = (write::PIECES * write::PIECE_BYTES) as u64;
 
 pub(crate) const BALANCE: &str = "balance.safetensors";
 pub(crate) const RECIPE: &str = "recipe.toml";

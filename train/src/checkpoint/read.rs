@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{Receiver, sync_channel};
+
+use rayon::prelude::*;
 
 use super::manifest::{Manifest, TensorEntry};
 use super::write::{UnitHasher, checksum};
@@ -12,6 +14,9 @@ use crate::storage::Storage;
 
 /// The least and the most that is read at once, of a tensor an eighth.
 const PIECE_BYTES: Range<u64> = 256 << 10..8 << 20;
+
+/// What one thread reads of a piece.
+const CHUNK_BYTES: usize = 1 << 20;
 
 /// Some consecutive units of a tensor in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -185,6 +190,49 @@ pub(super) fn read(
             }
         }
         Ok(())
+    })
+}
+
+/// Reads all of some stretches to where they are wanted, one after the other and each in parallel:
+/// memory that is new costs more time than the bytes. What is read is hashed on a thread of its own while more is read, and compared with the last piece of each unit.
+pub(super) fn read_into<'a>(
+    storage: &dyn Storage,
+    stretches: &[Stretch],
+    into: &'a mut [u8],
+) -> Result<(), TrainError> {
+    let (pieces, arriving) = sync_channel(2);
+    let verify = move |arriving: &Receiver<&'a [u8]>| {
+        for stretch in stretches {
+            let mut hasher = UnitHasher::new(stretch.num_bytes() as usize, stretch.units.len());
+            for _ in stretch.pieces() {
+                // The reader has failed, and says why.
+                let Ok(piece) = arriving.recv() else { return Ok(()) };
+                stretch.hash(storage, &mut hasher, piece)?;
+            }
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        // Gone with this closure, so that the other thread ends, whatever happens here.
+        let (pieces, mut rest) = (pieces, into);
+        let verifier = scope.spawn(move || verify(&arriving));
+        let ranges = stretches.iter().flat_map(|s| s.pieces().map(move |range| (s, range)));
+        let read = ranges.into_iter().try_for_each(|(stretch, range)| {
+            let len = (range.end - range.start) as usize;
+            let (piece, after) = std::mem::take(&mut rest).split_at_mut(len);
+            rest = after;
+            let chunks = piece.par_chunks_mut(CHUNK_BYTES).enumerate();
+            let read = chunks.try_for_each(|(chunk, into)| {
+                let start = range.start + (chunk * CHUNK_BYTES) as u64;
+                storage.read_into(&stretch.file, start, into)
+            });
+            read.map_err(stretch.unread(storage))?;
+            // A verifier that has gone has found something wrong, and says so.
+            pieces.send(&*piece).ok();
+            Ok(())
+        });
+        drop(pieces);
+        verifier.join().expect("a verifier does not panic").and(read)
     })
 }
 

@@ -14,9 +14,14 @@ use super::manifest::{FileEntry, Header, Kind, TensorEntry};
 use crate::error::TrainError;
 use crate::storage::Storage;
 
-/// The most of a tensor that is copied to the host at once. Two pieces are held, one on its way into
-/// the file.
-pub(crate) const PIECE_BYTES: usize = 4 << 20;
+/// The most of a tensor that is copied to the host at once.
+pub(crate) const PIECE_BYTES: usize = 2 << 20;
+
+/// Pieces that wait for the file, so that neither side waits for the other at each.
+const WAITING_PIECES: usize = 2;
+
+/// Pieces that are held at once: one is read and hashed, one written.
+pub(crate) const PIECES: usize = WAITING_PIECES + 2;
 
 /// A tensor that a file is to hold.
 pub(super) struct Planned<S> {
@@ -99,7 +104,7 @@ pub(super) fn write_tensors<S: Source>(
         header: Header { bytes: header.len() as u64, blake3: checksum(&header) },
         tensors: BTreeMap::new(),
     };
-    let (pieces, arriving) = sync_channel(0);
+    let (pieces, arriving) = sync_channel(WAITING_PIECES);
     std::thread::scope(|scope| {
         // Gone with this closure, so that the writer ends, whatever happens here.
         let pieces = pieces;

@@ -55,6 +55,12 @@ impl Storage for LocalStorage {
         Ok(bytes)
     }
 
+    fn read_into(&self, name: &str, start: u64, into: &mut [u8]) -> io::Result<()> {
+        let mut file = File::open(self.path(name))?;
+        file.seek(SeekFrom::Start(start))?;
+        file.read_exact(into)
+    }
+
     fn create(&self, name: &str) -> io::Result<Box<dyn Upload>> {
         let path = self.path(name);
         if let Some(folder) = path.parent() {
@@ -142,6 +148,11 @@ mod tests {
         assert_eq!(names("a/b"), [("a/b/two".into(), 0)]);
         assert_eq!(names("other"), []);
         assert_eq!(storage.read("a/one", 1..3).expect("read"), b"23");
+        let mut place = [0; 2];
+        storage.read_into("a/one", 2, &mut place).expect("read");
+        assert_eq!(&place, b"34");
+        let error = storage.read_into("a/one", 4, &mut place).expect_err("it ends before");
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
         let error = storage.read("a/one", 3..6).expect_err("it ends before");
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
         assert_eq!(storage.size("a/none").expect_err("none").kind(), io::ErrorKind::NotFound);

@@ -56,6 +56,16 @@ pub trait Storage: Debug + Send + Sync {
     /// ([`io::ErrorKind::UnexpectedEof`]), or cannot be read.
     fn read(&self, name: &str, range: Range<u64>) -> io::Result<Vec<u8>>;
 
+    /// As [`read`](Self::read) of as many bytes from `start` on as `into` has room for, to where they
+    /// are wanted.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    fn read_into(&self, name: &str, start: u64, into: &mut [u8]) -> io::Result<()> {
+        into.copy_from_slice(&self.read(name, start..start + into.len() as u64)?);
+        Ok(())
+    }
+
     /// Begins to write an object. It is there when [`Upload::finish`] has returned, and a writer
     /// that is dropped before leaves nothing that a reader would take for whole.
     ///
