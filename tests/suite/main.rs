@@ -18,6 +18,7 @@ mod interchange;
 mod licences;
 mod momentum_bf16;
 mod not_finite;
+mod operations;
 mod ranks;
 mod ranks_bf16;
 mod ranks_checkpoints;

@@ -191,7 +191,6 @@ impl<'a> TrainingLoop<'a> {
             self.pulse.enter(Phase::Evaluation);
             self.evaluate(self.config.evaluation.max_rows)?;
         }
-        self.pulse.enter(Phase::Saving);
         self.save_if_due(tidings)?;
         self.pulse.enter(Phase::Hooks);
         Ok(())

@@ -13,6 +13,7 @@ use crate::config::RunConfig;
 use crate::error::TrainError;
 use crate::history::Event;
 use crate::storage::Storage;
+use crate::watchdog::Phase;
 
 /// How often the last save of a run is tried before it is an error.
 const LAST_TRIES: usize = 3;
@@ -111,6 +112,9 @@ impl TrainingLoop<'_> {
         if !config.enabled || !(by_steps || tidings[0].save_due || again) {
             return Ok(());
         }
+        // What is saved is in the log.
+        self.record.flush();
+        self.pulse.enter(Phase::Saving);
         self.saver.last_begun = Instant::now();
         if let Some(save) = &self.saver.under_way {
             let before = save.facts.step();

@@ -82,9 +82,9 @@ fn checkpoints_are_listed_verified_and_written_for_other_ranks() {
     let steps: Vec<_> = listed.as_array().expect("a list").iter().map(|c| &c["step"]).collect();
     assert_eq!(steps, [2, 4]);
     assert_eq!(listed[1]["layout"]["shards"], 2);
-    assert_eq!((&listed[0]["permanent"], &listed[1]["permanent"]), (&false.into(), &true.into()));
+    assert_eq!((&listed[0]["kept"], &listed[1]["kept"]), (&"".into(), &"permanent".into()));
     let (_, said) = train(&["checkpoint", "list", run]);
-    assert!(said.contains("2 x 2") && said.contains("permanent  whole"), "{said}");
+    assert!(said.contains("2 x 2") && said.contains("whole; kept: permanent"), "{said}");
 
     let out = folder.path().join("solo");
     let out = out.to_str().expect("a plain path");

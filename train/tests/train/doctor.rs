@@ -24,6 +24,6 @@ fn the_cpu_is_healthy_and_every_operation_is_listed() {
 fn an_unknown_operation_is_named_with_those_that_are_known() {
     let (output, _) = doctor(&["--op", "softmax", "--json"]);
     let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     assert!(said.contains("`--op` is `softmax`, needed one of: adam, "), "{said}");
 }

@@ -14,7 +14,7 @@ use clap::{Args, Subcommand};
 
 use crate::checkpoint::RECIPE;
 use crate::checkpoint::manifest::SavedLayout;
-use crate::config::{CheckpointConfig, RunConfig};
+use crate::config::CheckpointConfig;
 use crate::error::TrainError;
 use crate::recipe;
 use crate::storage::{LocalStorage, Storage, open_storage};
@@ -79,8 +79,7 @@ fn storage_of(run: &Path) -> Result<(Arc<dyn Storage>, CheckpointConfig), TrainE
     if !path.exists() {
         return Ok((Arc::new(LocalStorage::new(run)), CheckpointConfig::default()));
     }
-    let text = std::fs::read_to_string(&path).map_err(TrainError::io("read", &path))?;
-    let config: RunConfig = recipe::from_toml(&text, &path.display().to_string())?;
+    let config = recipe::load(&path, &[])?;
     Ok((open_storage(&config, run)?, config.checkpoint))
 }
 
