@@ -76,7 +76,8 @@ fn an_export_has_the_figures_of_its_checkpoint() {
     export(&saved, &ExportOptions { out, dtype, max_shard_bytes, check: false }).expect("exported");
     // An export has no recipe that would say what is held out.
     let heldout = vec![tiny.path("corpus.jsonl")];
-    let by_file = EvaluateOptions { heldout, ..options(Some(5)) };
+    let cache = Some(tiny.path("cache"));
+    let by_file = EvaluateOptions { heldout, cache, ..options(Some(5)) };
     let evaluation = only(&tiny.path("hf"), &by_file);
     assert_eq!((Some(evaluation.dropless), evaluation.step), (summary.heldout, None));
     for (wrong, flag) in [

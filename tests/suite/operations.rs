@@ -78,7 +78,8 @@ fn exchange_decay_and_mixture_change_together_and_are_told_with_their_reason() {
     let place = tiny.path("run");
     let folder = place.to_str().expect("a plain path");
     let mixture = tiny.path("mixture.toml");
-    let weights = "[[stages]]\nfrom_block = 2\nweights = { \"prose-q1\" = 0.25, \"verse-q1\" = 0.75 }\n";
+    let weights =
+        "[[stages]]\nfrom_block = 2\nweights = { \"prose-q1\" = 0.25, \"verse-q1\" = 0.75 }\n";
     let cells = History::read(&place).map(|_| cells(&tiny, &ranks)).expect("read");
     let weights = weights.replace("prose-q1", &cells[0]).replace("verse-q1", &cells[1]);
     std::fs::write(&mixture, weights).expect("written");

@@ -39,6 +39,8 @@ pub struct EvaluateOptions {
     pub heldout: Vec<PathBuf>,
     /// A store of held-out text, instead of the recipe's.
     pub heldout_store: Option<PathBuf>,
+    /// Where stores of held-out files are cached, instead of the recipe's place.
+    pub cache: Option<PathBuf>,
     /// Rows of a forward pass, which changes no figure; the recipe's when absent.
     pub batch_rows: Option<usize>,
     /// Whether the exchange of training is evaluated beside the one that drops nothing.
@@ -188,6 +190,9 @@ fn heldout(
     if options.heldout_store.is_some() || !options.heldout.is_empty() {
         data.heldout.clone_from(&options.heldout);
         data.heldout_store.clone_from(&options.heldout_store);
+    }
+    if let Some(cache) = &options.cache {
+        data.cache.clone_from(cache);
     }
     assemble::heldout(weights.model(), &data)
 }

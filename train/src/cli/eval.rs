@@ -23,6 +23,9 @@ pub struct EvalArgs {
     /// A store of held-out text instead of the recipe's.
     #[arg(long, value_name = "DIR")]
     pub heldout_store: Option<PathBuf>,
+    /// Where stores of held-out files are cached, instead of the recipe's place.
+    #[arg(long, value_name = "DIR")]
+    pub cache: Option<PathBuf>,
     /// Rows of a forward pass, instead of the recipe's; changes no figure.
     #[arg(long, value_name = "N")]
     pub batch_rows: Option<usize>,
@@ -47,6 +50,7 @@ impl EvalArgs {
             device: self.device,
             heldout: self.heldout,
             heldout_store: self.heldout_store,
+            cache: self.cache,
             batch_rows: self.batch_rows,
             as_trained: self.as_trained,
         };
