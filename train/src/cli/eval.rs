@@ -23,7 +23,7 @@ pub struct EvalArgs {
     /// A store of held-out text instead of the recipe's.
     #[arg(long, value_name = "DIR")]
     pub heldout_store: Option<PathBuf>,
-    /// Where stores of held-out files are cached, instead of the recipe's place.
+    /// Where stores of held-out files are cached.
     #[arg(long, value_name = "DIR")]
     pub cache: Option<PathBuf>,
     /// Rows of a forward pass, instead of the recipe's; changes no figure.
