@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::config::RunConfig;
 use crate::memory_plan::MemoryPlan;
 use crate::optim::Peaks;
+use crate::telemetry::memory::human;
 
 /// The figures of a run that follow from its recipe alone.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -36,8 +37,46 @@ pub struct Plan {
     pub total_tokens: u64,
     /// Peak rates, second decay and epsilon.
     pub peaks: Peaks,
+    /// Longer rows in the course of the run.
+    pub context: Vec<ContextPlan>,
     /// Bytes of a rank.
     pub memory: MemoryPlan,
+}
+
+/// A step of one context stage.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ContextPlan {
+    /// Completed updates from which it may open.
+    pub from_step: u64,
+    /// Tokens of a row.
+    pub seq_len: usize,
+    /// Rows of a step.
+    pub rows: u64,
+    /// Scale of the queries.
+    pub qk_mult: f64,
+    /// Training FLOPs of a step with the output head.
+    pub step_flops: f64,
+    /// The most that a rank holds at a time, in bytes.
+    pub peak: u64,
+    /// The largest share of dropped assignments that lets it open.
+    pub max_drop_fraction: f64,
+}
+
+impl ContextPlan {
+    /// The plan of the stage that is the `open`th, counted from 1.
+    fn new(config: &RunConfig, open: usize) -> Self {
+        let stage = &config.context[open - 1];
+        let shape = config.with_open_stages(open);
+        Self {
+            from_step: stage.from_step,
+            seq_len: stage.seq_len,
+            rows: shape.batch.rows,
+            qk_mult: shape.model.qk_mult,
+            step_flops: shape.model.step_flops(shape.tokens_per_step()),
+            peak: MemoryPlan::new(&shape).mode(config.memory.recompute).peak,
+            max_drop_fraction: stage.max_drop_fraction,
+        }
+    }
 }
 
 impl Plan {
@@ -58,6 +97,9 @@ impl Plan {
             tokens_per_step: per_step,
             total_tokens: config.total_tokens(),
             peaks: config.peaks(),
+            context: (1..=config.context.len())
+                .map(|open| ContextPlan::new(config, open))
+                .collect(),
             memory: MemoryPlan::new(config),
         }
     }
@@ -96,7 +138,36 @@ impl fmt::Display for Plan {
         writeln!(f, "  peak rate, adam        {:>22.6}", self.peaks.lr_adam)?;
         writeln!(f, "  beta2                  {:>22.6}", self.peaks.beta2)?;
         writeln!(f, "  epsilon                {:>22.3e}", self.peaks.epsilon)?;
+        self.fmt_context(f)?;
         self.memory.fmt(f)
+    }
+}
+
+impl Plan {
+    fn fmt_context(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.context.is_empty() {
+            return Ok(());
+        }
+        writeln!(f, "longer rows, behind a gate on dropped assignments")?;
+        writeln!(
+            f,
+            "  {:>10} {:>10} {:>8} {:>8} {:>12} {:>10} {:>6}",
+            "from step", "tokens", "rows", "qk_mult", "FLOPs a step", "peak", "gate"
+        )?;
+        for stage in &self.context {
+            writeln!(
+                f,
+                "  {:>10} {:>10} {:>8} {:>8.4} {:>12.4e} {:>10} {:>5.1}%",
+                grouped(stage.from_step),
+                grouped(stage.seq_len as u64),
+                grouped(stage.rows),
+                stage.qk_mult,
+                stage.step_flops,
+                human(stage.peak),
+                100.0 * stage.max_drop_fraction,
+            )?;
+        }
+        Ok(())
     }
 }
 
