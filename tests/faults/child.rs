@@ -73,9 +73,8 @@ impl Life {
     pub(crate) fn of(mut command: Command) -> Self {
         // Both streams into one file: nobody has to read while it lives.
         let said = tempfile::NamedTempFile::new().expect("a temporary file");
-        let at_end = || {
-            std::fs::OpenOptions::new().append(true).open(said.path()).expect("opened again")
-        };
+        let at_end =
+            || std::fs::OpenOptions::new().append(true).open(said.path()).expect("opened again");
         let child = command.stdin(Stdio::null()).stdout(at_end()).stderr(at_end()).spawn();
         Self { child: child.expect("this binary starts"), began: Instant::now(), said }
     }

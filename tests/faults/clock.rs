@@ -17,8 +17,7 @@ use crate::tally::{Faults, Kind};
 const YEAR: u64 = 365 * 24 * 3600;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let scenarios: Vec<&Scenario> =
-        either(vec![&CHANGING], vec![&STREAMING, &BESIDE, &CHANGING]);
+    let scenarios: Vec<&Scenario> = either(vec![&CHANGING], vec![&STREAMING, &BESIDE, &CHANGING]);
     let mut trials = Vec::new();
     for scenario in scenarios {
         let name = format!("clock::jumps_{}", scenario.name);
@@ -60,7 +59,12 @@ fn shim() -> Result<PathBuf, &'static str> {
     let folder = folder("clock");
     let [source, library] = ["shim.c", "shim.so"].map(|name| folder.join(name));
     std::fs::write(&source, SHIM).expect("written");
-    let built = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(&source).arg("-ldl").status();
+    let built = Command::new("cc")
+        .args(["-shared", "-fPIC", "-O1", "-o"])
+        .arg(&library)
+        .arg(&source)
+        .arg("-ldl")
+        .status();
     match built {
         Ok(status) if status.success() => Ok(library),
         _ => Err("no C compiler `cc`"),
@@ -81,7 +85,8 @@ fn jumps(faults: &mut Faults, scenario: &Scenario) {
         let mut from = 0;
         for years in [1, -1, 2] {
             // A save by time must not become due by a jump.
-            let mut command = run_command(&undisturbed.recipe, &run, &["--set=checkpoint.every_secs=600"]);
+            let mut command =
+                run_command(&undisturbed.recipe, &run, &["--set=checkpoint.every_secs=600"]);
             let ahead = years * YEAR as i64;
             command.env("LD_PRELOAD", &library).env("FULMAR_CLOCK_AHEAD", ahead.to_string());
             let mut life = Life::of(command);
@@ -170,12 +175,14 @@ fn turn_dates(run: &Path, years: f64) -> Result<(), String> {
     for (number, event) in events.iter_mut().enumerate() {
         event.unix_secs = there.saturating_sub(1000 * number as u64);
     }
-    let lines = events.iter().map(|event| serde_json::to_string(event).expect("plain values") + "\n");
+    let lines =
+        events.iter().map(|event| serde_json::to_string(event).expect("plain values") + "\n");
     std::fs::write(run.join(HISTORY_FILE), lines.collect::<String>()).expect("written");
     for step in 0..crate::scenario::STEPS {
         let Ok(files) = std::fs::read_dir(step_folder(run, step)) else { continue };
         for file in files {
-            let date = SystemTime::UNIX_EPOCH + Duration::from_secs(there.saturating_sub(5000 * step));
+            let date =
+                SystemTime::UNIX_EPOCH + Duration::from_secs(there.saturating_sub(5000 * step));
             let file = std::fs::OpenOptions::new().write(true).open(file.expect("listed").path());
             file.and_then(|file| file.set_modified(date)).map_err(|error| error.to_string())?;
         }

@@ -42,18 +42,31 @@ pub(crate) struct Damage {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 enum What {
     /// A bit of a byte is flipped.
-    Flip { byte: usize, bit: u8 },
+    Flip {
+        byte: usize,
+        bit: u8,
+    },
     /// A byte is left out.
-    Cut { byte: usize },
+    Cut {
+        byte: usize,
+    },
     /// Eight bytes are zeros, or ones where they were zeros.
-    Zeros { byte: usize },
+    Zeros {
+        byte: usize,
+    },
     /// It ends here.
-    Ends { byte: usize },
+    Ends {
+        byte: usize,
+    },
     Missing,
     /// It has the name of another one, which has its name.
-    Swapped { with: String },
+    Swapped {
+        with: String,
+    },
     /// It is that of another step.
-    Of { step: u64 },
+    Of {
+        step: u64,
+    },
 }
 
 impl Damage {
@@ -136,7 +149,8 @@ fn damages(run: &Path, step: u64, other: u64, places: u64) -> Vec<Damage> {
     }
     let differs = |damage: &Damage| match damage.what {
         What::Of { step: other } => {
-            let read = |step| std::fs::read(step_folder(run, step).join(&damage.file)).expect("read");
+            let read =
+                |step| std::fs::read(step_folder(run, step).join(&damage.file)).expect("read");
             read(step) != read(other)
         }
         _ => true,
@@ -233,27 +247,32 @@ fn to_the_end(faults: &mut Faults, scenario: &Scenario) {
     // Nothing but the newest may be left; an older one is kept beside it here.
     let steps = [NEWEST, NEWEST - EVERY, NEWEST - 2 * EVERY];
     let older = steps.into_iter().skip(1).find(|step| whole(&play.out, *step).is_ok());
-    let Some(older) = older else { return faults.skip(scenario.name, "no older checkpoint is kept") };
+    let Some(older) = older else {
+        return faults.skip(scenario.name, "no older checkpoint is kept");
+    };
     let damages = damages(&play.out, NEWEST, older, either(2, 8));
     let mut draw = Draw::of(&format!("to the end {}", scenario.name));
     for number in 0..either(2, 10) {
         let damage = damages[draw.below(damages.len() as u64) as usize].clone();
         let run = folder.join(format!("run-{number}"));
-        faults.try_one(&format!("step {NEWEST} of {}, to the end: {damage:?}", scenario.name), || {
-            copy(&play.out, &run);
-            damage.inflict(&run, NEWEST);
-            let end = child::run(&play.recipe, &run, &[]).end();
-            end.needs(0)?;
-            end.needs_said("passed over: ")?;
-            if starts(&run)?.last() != Some(&older) {
-                return Err(format!("started from {:?}, needed {older} last", starts(&run)?));
-            }
-            same_end(scenario, &run)?;
-            // Trained again, the damaged one is saved again, unless it is pruned since.
-            if step_folder(&run, NEWEST).join("manifest.json").exists() {
-                whole(&run, NEWEST)?;
-            }
-            Ok(())
-        });
+        faults.try_one(
+            &format!("step {NEWEST} of {}, to the end: {damage:?}", scenario.name),
+            || {
+                copy(&play.out, &run);
+                damage.inflict(&run, NEWEST);
+                let end = child::run(&play.recipe, &run, &[]).end();
+                end.needs(0)?;
+                end.needs_said("passed over: ")?;
+                if starts(&run)?.last() != Some(&older) {
+                    return Err(format!("started from {:?}, needed {older} last", starts(&run)?));
+                }
+                same_end(scenario, &run)?;
+                // Trained again, the damaged one is saved again, unless it is pruned since.
+                if step_folder(&run, NEWEST).join("manifest.json").exists() {
+                    whole(&run, NEWEST)?;
+                }
+                Ok(())
+            },
+        );
     }
 }

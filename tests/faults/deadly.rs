@@ -78,7 +78,8 @@ impl Deadly {
     }
 
     fn pass(&self, place: &Place, moment: Moment) {
-        if self.death.as_ref().is_some_and(|death| death.moment == moment && death.place == *place) {
+        if self.death.as_ref().is_some_and(|death| death.moment == moment && death.place == *place)
+        {
             signal_hook::low_level::raise(signal_hook::consts::SIGKILL).expect("a signal");
             // Until it comes.
             loop {

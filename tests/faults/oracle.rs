@@ -46,7 +46,8 @@ pub(crate) fn same_steps(undisturbed: &Path, run: &Path, last: u64) -> Result<()
         let mut steps = updates_of_run(run).map_err(|error| error.chain())?;
         steps.retain(|step, _| *step <= last);
         let varies = |name: &str| {
-            name.starts_with("throughput/") || [names::PEAK_RESIDENT, names::ATTEMPT].contains(&name)
+            name.starts_with("throughput/")
+                || [names::PEAK_RESIDENT, names::ATTEMPT].contains(&name)
         };
         for line in steps.values_mut() {
             line.retain(|name, _| !varies(name));
@@ -118,7 +119,8 @@ pub(crate) fn loss_of_death(scenario: &Scenario, run: &Path) -> Result<u64, Stri
         return Err(format!("step {saved} was saved, and the newest whole one is {newest}"));
     }
     // A save beside training may be under way when the next is due, which is left out and said.
-    let left_out = if scenario.background { 1 + events(run, "save_skipped")?.len() as u64 } else { 0 };
+    let left_out =
+        if scenario.background { 1 + events(run, "save_skipped")?.len() as u64 } else { 0 };
     let most = EVERY * (1 + left_out);
     if last.saturating_sub(newest) > most {
         return Err(format!("steps {newest} to {last} are lost, at most {most} may be"));

@@ -103,7 +103,8 @@ impl Lost {
         let play = play(scenario, run, Some(fault));
         let end = child::play(&play);
         self.judge(&end, label)?;
-        let before = if run.join("history.jsonl").exists() { loss_of_death(scenario, run)? } else { 0 };
+        let before =
+            if run.join("history.jsonl").exists() { loss_of_death(scenario, run)? } else { 0 };
         let starts_before = starts(run)?.len();
         child::run(&play.recipe, run, &[]).end().needs(0)?;
         if starts(run)?[starts_before..] != [before] {
@@ -172,13 +173,18 @@ fn slow_step(faults: &mut Faults) {
     for scenario in either(vec![&STREAMING], vec![&STREAMING, &CHANGING, &REPLICAS]) {
         let folder = folder(&format!("slow-{}", scenario.name));
         let labels = play(scenario, &folder.join("sound"), None).labels_of();
-        let ends: Vec<usize> =
-            labels.iter().enumerate().filter(|(_, label)| *label == NEXT).map(|(at, _)| at).collect();
+        let ends: Vec<usize> = labels
+            .iter()
+            .enumerate()
+            .filter(|(_, label)| *label == NEXT)
+            .map(|(at, _)| at)
+            .collect();
         for step in either(&[9][..], &[7, 9, 11, 13]) {
             // The last collective of the step: the other rank goes on to what comes between steps.
             let at = ends[step - 1] as u64;
             let run = folder.join(format!("run-{step}"));
-            let said = format!("{} after `{}` of step {step}", scenario.name, labels[at as usize - 1]);
+            let said =
+                format!("{} after `{}` of step {step}", scenario.name, labels[at as usize - 1]);
             faults.try_one(&said, || {
                 let fault = Fault { rank: FAULTY, at, wrong: Wrong::SilentAfter(3.5) };
                 child::play(&play(scenario, &run, Some(fault))).needs(0)?;

@@ -32,8 +32,11 @@ const ALWAYS: [&str; 5] = [
 ];
 
 /// Streams, keeps everything.
-pub(crate) static STREAMING: Scenario =
-    Scenario::new("streaming", false, &["parallel.shards=2", "parallel.dispatch={kind=\"ragged\"}"]);
+pub(crate) static STREAMING: Scenario = Scenario::new(
+    "streaming",
+    false,
+    &["parallel.shards=2", "parallel.dispatch={kind=\"ragged\"}"],
+);
 
 /// Saves beside training and keeps two checkpoints.
 pub(crate) static BESIDE: Scenario = Scenario::new(

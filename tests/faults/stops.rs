@@ -111,7 +111,8 @@ fn becomes_read_only(faults: &mut Faults) {
         let run = folder.join(format!("run-{from}"));
         faults.try_one(&format!("nothing can be written from the save of step {from} on"), || {
             let steps = (*from..=STEPS).map(step_name);
-            let calls = steps.map(|s| Wrong::from(Call::Create, &s, 1, How::Fails(EROFS))).collect();
+            let calls =
+                steps.map(|s| Wrong::from(Call::Create, &s, 1, How::Fails(EROFS))).collect();
             let end = child::play(&play(&STREAMING, &run, calls));
             end.needs(6)?;
             end.needs_said(&says(EROFS))?;

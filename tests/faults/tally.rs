@@ -61,8 +61,7 @@ struct Count {
     skipped: u64,
 }
 
-static COUNTS: Mutex<[Count; 10]> =
-    Mutex::new([Count { tried: 0, survived: 0, skipped: 0 }; 10]);
+static COUNTS: Mutex<[Count; 10]> = Mutex::new([Count { tried: 0, survived: 0, skipped: 0 }; 10]);
 
 fn count(kind: Kind, add: impl FnOnce(&mut Count)) {
     add(&mut COUNTS.lock().unwrap_or_else(PoisonError::into_inner)[kind as usize]);
@@ -113,7 +112,8 @@ impl Faults {
         fault: impl FnOnce() -> Result<(), String>,
     ) {
         count(self.kind, |count| count.tried += number);
-        let found = catch_unwind(AssertUnwindSafe(fault)).unwrap_or_else(|panic| Err(text(&*panic)));
+        let found =
+            catch_unwind(AssertUnwindSafe(fault)).unwrap_or_else(|panic| Err(text(&*panic)));
         match found {
             Ok(()) => count(self.kind, |count| count.survived += number),
             Err(found) => self.wrong.push(format!("- {place}: {found}")),

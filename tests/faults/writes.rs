@@ -80,7 +80,8 @@ impl Fault {
 
 impl Saves {
     fn play(self, run: PathBuf) -> Play {
-        let mut set = vec!["checkpoint.every=1".to_owned(), "checkpoint.retry_after=100".to_owned()];
+        let mut set =
+            vec!["checkpoint.every=1".to_owned(), "checkpoint.retry_after=100".to_owned()];
         set.push(format!("checkpoint.background={}", self.background));
         let recipe = self.scenario.undisturbed().recipe.clone();
         Play { recipe, out: run, set, ..Play::default() }
@@ -150,7 +151,8 @@ impl Saves {
                     waiting.push_back(fault);
                     continue;
                 }
-                let place = format!("{} {} at step {step}: {fault:?}", self.said(), folder.display());
+                let place =
+                    format!("{} {} at step {step}: {fault:?}", self.said(), folder.display());
                 faults.try_one(&place, || {
                     round.clone()?;
                     self.judge(&run, step, &fault)
@@ -172,7 +174,8 @@ impl Saves {
         same_end(self.scenario, run)?;
         let left_out: Vec<u64> = events(run, "save_skipped")?.iter().map(|e| e.step).collect();
         let struck: Vec<u64> = struck.iter().map(|(step, _)| *step).collect();
-        let mut sound = (1..=STEPS).filter(|step| !struck.contains(step) && !left_out.contains(step));
+        let mut sound =
+            (1..=STEPS).filter(|step| !struck.contains(step) && !left_out.contains(step));
         sound.try_for_each(|step| whole(run, step))
     }
 
@@ -212,8 +215,7 @@ impl Saves {
         for (number, place) in calls.iter().rev().step_by(step).enumerate() {
             let code = [ENOSPC, EIO, EROFS, EACCES][number % 4];
             let file = place.name.split_once('/').expect("in a folder").1.to_owned();
-            let fault =
-                Fault { call: place.call(), file, nth: place.nth, how: How::Fails(code) };
+            let fault = Fault { call: place.call(), file, nth: place.nth, how: How::Fails(code) };
             let name = fault.name(STEPS);
             let wrong = Wrong::from(fault.call, &name, fault.nth, fault.how);
             let run = folder.join(format!("run-{number}"));
