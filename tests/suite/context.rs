@@ -102,6 +102,23 @@ fn a_run_killed_around_a_change_of_length_goes_on_with_the_same_bits() {
 }
 
 #[test]
+fn a_run_killed_after_a_change_of_length_goes_on_from_the_state_before_it() {
+    let tiny = Tiny::new();
+    let config = tiny.config(&LONGER);
+    run(&config, &tiny.options("whole")).expect("sixteen steps");
+    let mut options = tiny.options("run");
+    options.stop_after = Some(9);
+    run(&config, &options).expect("nine steps, the ninth with longer rows");
+    // Killed before that was saved: what is left is from just before the change.
+    std::fs::remove_dir_all(tiny.checkpoint("run", 9)).expect("removed");
+    (options.resume, options.stop_after) = (true, None);
+    run(&config, &options).expect("the rest");
+    assert_same_files(&tiny.checkpoint("whole", 16), &tiny.checkpoint("run", 16));
+    let opened = events(&tiny.path("run"), "operation");
+    assert!(opened.len() == 2 && opened[0] == opened[1], "{opened:?}");
+}
+
+#[test]
 fn rows_that_ranks_cannot_share_are_refused_before_anything_is_written() {
     let tiny = Tiny::new();
     let mut config = tiny.config(&["parallel.replicas=2"]);

@@ -52,7 +52,7 @@ impl Tiny {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let tiny = Self { folder };
-        std::fs::write(tiny.path("corpus.jsonl"), corpus()).expect("written");
+        write_corpus(&tiny.path(""));
         tiny
     }
 
@@ -83,6 +83,11 @@ impl Tiny {
     pub(crate) fn storage(&self, out: &str) -> Arc<dyn Storage> {
         Arc::new(LocalStorage::new(checkpoint::folder(&self.path(out))))
     }
+}
+
+/// The corpus that [`config_in`] names.
+pub(crate) fn write_corpus(folder: &Path) {
+    std::fs::write(folder.join("corpus.jsonl"), corpus()).expect("written");
 }
 
 pub(crate) fn config_in(folder: &Path, overrides: &[&str]) -> RunConfig {

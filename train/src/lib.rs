@@ -47,4 +47,4 @@ pub use config::RunConfig;
 pub use device::DeviceChoice;
 pub use error::TrainError;
 pub use parallel::ParallelConfig;
-pub use run::{RunOptions, RunSummary, run};
+pub use run::{RunOptions, RunSummary, run, run_over};

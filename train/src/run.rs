@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use fulmar_ep::World;
+use fulmar_ep::transport::Transport;
 use fulmar_eval::EvalReport;
 
 use crate::assemble::{self, RunData};
@@ -12,7 +13,7 @@ use crate::checkpoint::resume::Resumed;
 use crate::config::RunConfig;
 use crate::device::{self, DeviceChoice, OpenDevice};
 use crate::error::TrainError;
-use crate::launch::on_ranks;
+use crate::launch::{self, on_ranks};
 use crate::memory_plan::MemoryPlan;
 use crate::operations::{self, Position};
 use crate::plan::grouped;
@@ -102,7 +103,31 @@ pub fn run(config: &RunConfig, options: &RunOptions) -> Result<RunSummary, Train
     on_ranks(config, |world| run_rank(config, options, world, &board))
 }
 
+/// One rank of `config` over a transport of the caller's, on all of whose ranks it is called;
+/// [`run`] does so over threads or MPI. The rank shows on `board` what it is doing.
+///
+/// # Errors
+/// As [`run`], and those of this rank alone.
+pub fn run_over(
+    config: &RunConfig,
+    options: &RunOptions,
+    transport: Arc<dyn Transport>,
+    board: &Board,
+) -> Result<RunSummary, TrainError> {
+    config.validate()?;
+    run_rank(config, options, &launch::meet(config, transport)?, board)
+}
+
 fn run_rank(
+    config: &RunConfig,
+    options: &RunOptions,
+    world: &World,
+    board: &Board,
+) -> Result<RunSummary, TrainError> {
+    board.witness(world.rank(), || assemble_and_train(config, options, world, board))
+}
+
+fn assemble_and_train(
     config: &RunConfig,
     options: &RunOptions,
     world: &World,

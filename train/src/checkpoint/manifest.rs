@@ -180,7 +180,12 @@ impl Manifest {
             Unusable::Unfinished(error)
         })?;
         let text = String::from_utf8_lossy(&text).into_owned();
-        Ok((Self::parse(&text, &place)?, text))
+        let manifest = Self::parse(&text, &place)?;
+        if manifest.step != step {
+            let problem = format!("manifest of step {}, needed {step}", manifest.step);
+            return Err(Unusable::Damaged(TrainError::Checkpoint { path: place.into(), problem }));
+        }
+        Ok((manifest, text))
     }
 
     /// Reads a manifest; `place` names it in errors.

@@ -196,8 +196,8 @@ pub fn of_all_ranks(folder: &Path, world: &World) -> Result<Vec<Operation>, Trai
 
 /// The plan in force of the run in `folder` that goes on from `at`: `recipe` with every operation.
 ///
-/// What the run itself decided later than that is left out: it decides again, and the same, since
-/// it looks at the same figures.
+/// What the run itself decided from there on is left out: it decides again, and the same, since it
+/// looks at the same figures.
 ///
 /// # Errors
 /// As [`of_run`] and [`Operation::apply`].
@@ -211,7 +211,8 @@ pub fn plan_in_force(
     apply_until(recipe, &operations, at)
 }
 
-/// `recipe` with every operation in order, but what the run itself decided later than `at`.
+/// `recipe` with every operation in order, but what the run itself decided at `at` or later: it
+/// decides between a state and the batch after it, so the state of `at` was saved before.
 ///
 /// # Errors
 /// As [`Operation::apply`].
@@ -223,7 +224,7 @@ pub fn apply_until(
     let mut config = recipe.clone();
     for operation in operations {
         let later = matches!(&operation,
-            Operation::ContextOpened { at_batch, .. } if *at_batch > at.batches);
+            Operation::ContextOpened { at_batch, .. } if *at_batch >= at.batches);
         if !later {
             config = operation.apply(&config)?;
         }

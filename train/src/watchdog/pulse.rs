@@ -1,12 +1,16 @@
 //! What each rank of a process is doing, where all can see it.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use fulmar_ep::transport::TransportError;
+
 use super::judge::Seen;
 use super::phase::{Activity, Phase, PhaseSeconds};
+use crate::error::TrainError;
 use crate::telemetry::Console;
 
 /// Durations that are remembered of each activity.
@@ -20,6 +24,8 @@ pub struct Board(Arc<Mutex<Posted>>);
 struct Posted {
     pulses: Vec<Pulse>,
     voice: Option<Voice>,
+    /// Ranks that have failed, and by what.
+    failures: Vec<(usize, String)>,
 }
 
 /// How the first rank's process tells what its watchdog sees.
@@ -44,6 +50,32 @@ impl Board {
     /// From now on findings are told through `voice`, and go into the run's history.
     pub fn speak_through(&self, voice: Voice) {
         unpoisoned(&self.0).voice = Some(voice);
+    }
+
+    /// Lets a rank run, and remembers by what it failed: where another one hangs, nobody else ever
+    /// tells what it was waited for with.
+    ///
+    /// # Errors
+    /// That of `body`.
+    pub(crate) fn witness<T>(
+        &self,
+        rank: usize,
+        body: impl FnOnce() -> Result<T, TrainError>,
+    ) -> Result<T, TrainError> {
+        // Unwind safety: what unwinds here goes on unwinding.
+        let ended = catch_unwind(AssertUnwindSafe(body));
+        let failure = match &ended {
+            Ok(Ok(_)) => None,
+            Ok(Err(error)) => Some(error.chain()),
+            Err(panic) => panic.downcast_ref::<TransportError>().map(ToString::to_string),
+        };
+        unpoisoned(&self.0).failures.extend(failure.map(|failure| (rank, failure)));
+        ended.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+
+    /// The ranks that have failed, in the order in which they did.
+    pub(super) fn failures(&self) -> Vec<(usize, String)> {
+        unpoisoned(&self.0).failures.clone()
     }
 
     pub(super) fn voice(&self) -> Option<Voice> {

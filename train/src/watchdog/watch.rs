@@ -68,6 +68,9 @@ fn tell(finding: &Finding, board: &Board) {
     let text = finding.to_string();
     if let Finding::Stuck { .. } = finding {
         eprintln!("error: {text}");
+        for (rank, failure) in board.failures() {
+            eprintln!("  rank {rank} has failed: {failure}");
+        }
         std::thread::spawn(|| {
             std::thread::sleep(LAST_CHANCE);
             std::process::abort();
