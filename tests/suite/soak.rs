@@ -1,6 +1,9 @@
-//! Many steps over ranks, an exchange after the other: nothing hangs and nothing piles up.
+//! Many steps over ranks, an exchange after the other, and whole runs: nothing hangs and nothing piles
+//! up.
 //!
 //! `tests/README.md` has the command of the long form and what it printed.
+
+mod runs;
 
 use std::process::exit;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::config::RunConfig;
 use crate::error::TrainError;
-use crate::history::{Event, History};
+use crate::history::{Event, History, STARTED};
 use crate::operations::{self, Operation};
 use crate::optim::StepRates;
 use crate::plan::grouped;
@@ -63,7 +63,7 @@ pub struct Explanation {
 /// If step is 0 or beyond the horizon, or the run's recipe, history or log cannot be read.
 pub fn explain(folder: &Path, step: u64) -> Result<Explanation, TrainError> {
     let first = recipe::load(&folder.join("recipe.toml"), &[])?;
-    let recorded = stitch::updates_of_run(folder)?.remove(&step);
+    let recorded = stitch::updates_of_run(folder, step..=step)?.remove(&step);
     let history = History::read(folder)?;
     let plan = plan_at(&first, folder, step, recorded.as_ref())?;
     let horizon = plan.schedule.horizon();
@@ -97,7 +97,7 @@ pub fn explain(folder: &Path, step: u64) -> Result<Explanation, TrainError> {
         operations: history.iter().filter(is_change).cloned().collect(),
         attempt: history
             .iter()
-            .find(|event| event.what == "started" && Some(event.attempt) == attempt)
+            .find(|event| event.what == STARTED && Some(event.attempt) == attempt)
             .cloned(),
         events: history
             .into_iter()

@@ -70,7 +70,9 @@ impl Saved {
 
     fn open(storage: Arc<dyn Storage>, manifest: Manifest) -> Result<Self, TrainError> {
         let tensors = Tensors::new(storage, manifest);
-        let config = tensors.recipe()?;
+        let recipe = tensors.recipe()?;
+        let open = recipe.open_stages(tensors.manifest().batches);
+        let config = recipe.with_open_stages(open);
         let pending = pending(&tensors, config.model.num_layers)?;
         Ok(Self { tensors, config, pending })
     }
@@ -85,7 +87,7 @@ impl Saved {
         self.tensors.manifest().step
     }
 
-    /// The recipe.
+    /// The recipe, in rows of the context stage that is open and with its `qk_mult`.
     pub fn config(&self) -> &RunConfig {
         &self.config
     }

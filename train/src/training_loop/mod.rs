@@ -105,6 +105,7 @@ impl<'a> TrainingLoop<'a> {
             board.speak_through(Voice { console, folder, attempt });
             peak = Some(Peak::of(&config, &device));
         }
+        let skipped = left_out::skipped(&state, &left_out);
         // The first step of others would share the device with what is measured.
         world.all.barrier("start of training")?;
         let mut training = Self {
@@ -125,12 +126,12 @@ impl<'a> TrainingLoop<'a> {
             pulse,
             alarms,
             peak,
+            skipped,
             left_out,
             losses: Vec::new(),
             last: None,
             train_secs: 0.0,
             steps_taken: 0,
-            skipped: 0,
             saver,
             pruner: Pruner::default(),
         };
