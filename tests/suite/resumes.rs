@@ -6,6 +6,7 @@ use std::process::abort;
 use std::sync::Arc;
 
 use fulmar::train::checkpoint;
+use fulmar::train::history::{Event, History};
 use fulmar::train::run;
 use fulmar::train::storage::LocalStorage;
 use fulmar::train::telemetry::stitch::updates_of_run;
@@ -130,4 +131,17 @@ fn of_40_whole_50_short_by_a_byte_and_60_without_manifest_two_ranks_take_40() {
     ] {
         assert!(said.contains(&part), "{part}\n{said}");
     }
+}
+
+#[test]
+fn a_run_of_imported_weights_that_lost_them_never_starts_from_others() {
+    let tiny = Tiny::new();
+    let imported = Event::now(0, 0, "imported", "weights of somewhere");
+    std::fs::create_dir_all(tiny.path("run")).expect("made");
+    let history = History::open(&tiny.path("run"));
+    history.and_then(|mut history| history.append(&imported)).expect("written");
+    let mut options = tiny.options("run");
+    options.resume = true;
+    let error = run(&tiny.config(&[]), &options).expect_err("the weights are gone").to_string();
+    assert!(error.contains("no whole checkpoint in"), "{error}");
 }

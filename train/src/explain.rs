@@ -134,7 +134,10 @@ fn batches_before(step: u64, recorded: Option<&Metrics>) -> u64 {
     logged.unwrap_or(step).saturating_sub(1)
 }
 
-fn mixture(plan: &RunConfig, block: u64) -> (Option<(usize, usize)>, Vec<(String, f64)>) {
+type MixtureStage = (Option<(usize, usize)>, Vec<(String, f64)>);
+
+/// Index and number of stages, and the weights in force.
+fn mixture(plan: &RunConfig, block: u64) -> MixtureStage {
     let Some(stages) = &plan.data.stages else { return (None, Vec::new()) };
     let index = stages.iter().rposition(|stage| stage.from_block <= block).unwrap_or(0);
     let weights = stages[index].weights.iter().map(|(cell, weight)| (cell.clone(), *weight));

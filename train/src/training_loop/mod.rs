@@ -156,7 +156,7 @@ impl<'a> TrainingLoop<'a> {
             let updated = self.step(&batch)?;
             let tidings = self.tidings()?;
             self.end_background_save(&tidings)?;
-            self.end_pruning(false);
+            self.end_pruning();
             stopped = self.asked_to_stop(&tidings)?;
             if updated && !stopped && self.state.step < self.end {
                 self.after_step(&tidings)?;
@@ -164,9 +164,9 @@ impl<'a> TrainingLoop<'a> {
         }
         self.record.flush();
         self.pulse.enter(Phase::Saving);
-        self.end_pruning(true);
+        self.wait_for_pruning();
         self.last_save()?;
-        self.end_pruning(true);
+        self.wait_for_pruning();
         self.pulse.enter(Phase::Ending);
         if stopped {
             self.record.finish();
