@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use fulmar::train::context::ContextStage;
+use fulmar::train::evaluate::{EvaluateOptions, evaluate};
 use fulmar::train::history::History;
 use fulmar::train::telemetry::Metrics;
-use fulmar::train::{assemble, run};
+use fulmar::train::{DeviceChoice, assemble, run};
 
 use crate::process;
 use crate::tiny::{Tiny, assert_same_files, config_in, options_in, steps_from};
@@ -102,20 +103,55 @@ fn a_run_killed_around_a_change_of_length_goes_on_with_the_same_bits() {
 }
 
 #[test]
-fn a_run_killed_after_a_change_of_length_goes_on_from_the_state_before_it() {
+fn a_run_goes_on_from_the_very_boundary_at_which_longer_rows_had_opened() {
     let tiny = Tiny::new();
-    let config = tiny.config(&LONGER);
-    run(&config, &tiny.options("whole")).expect("sixteen steps");
+    tiny.run("whole", &LONGER).expect("sixteen steps");
+    tiny.run("run", &LONGER).expect("sixteen steps");
+    // The checkpoint of step 8 was saved before the stage opened; it is the newest that is left.
+    for step in [10, 12, 14, 16] {
+        std::fs::remove_dir_all(tiny.checkpoint("run", step)).expect("removed");
+    }
     let mut options = tiny.options("run");
-    options.stop_after = Some(9);
-    run(&config, &options).expect("nine steps, the ninth with longer rows");
-    // Killed before that was saved: what is left is from just before the change.
-    std::fs::remove_dir_all(tiny.checkpoint("run", 9)).expect("removed");
-    (options.resume, options.stop_after) = (true, None);
-    run(&config, &options).expect("the rest");
+    options.resume = true;
+    run(&tiny.config(&LONGER), &options).expect("eight more steps");
     assert_same_files(&tiny.checkpoint("whole", 16), &tiny.checkpoint("run", 16));
-    let opened = events(&tiny.path("run"), "operation");
-    assert!(opened.len() == 2 && opened[0] == opened[1], "{opened:?}");
+}
+
+#[test]
+fn an_attempt_at_another_layout_decides_anew_when_longer_rows_open() {
+    let tiny = Tiny::new();
+    // One rank drops nothing and opens at batch 8; two drop too much and wait.
+    tiny.run("run", &LONGER).expect("sixteen steps");
+    for step in [8, 10, 12, 14, 16] {
+        std::fs::remove_dir_all(tiny.checkpoint("run", step)).expect("removed");
+    }
+    let dropping = [&LONGER[..], &DROPPING[..2]].concat();
+    let mut options = tiny.options("run");
+    options.resume = true;
+    for stop in [11, 16] {
+        options.stop_after = Some(stop);
+        run(&tiny.config(&dropping), &options).expect("a piece of the run");
+    }
+    let steps = steps_from(&tiny.path("run"), 7);
+    // The log still has what the first attempt did of steps 7 to 16.
+    assert_eq!(lengths(&steps[10..]), [32; 10]);
+}
+
+#[test]
+fn a_checkpoint_of_longer_rows_is_evaluated_as_its_run_did() {
+    let tiny = Tiny::new();
+    let summary = tiny.run("run", &LONGER).expect("sixteen steps");
+    let options = EvaluateOptions { device: DeviceChoice::Cpu, ..EvaluateOptions::default() };
+    let mut again = Vec::new();
+    let each = &mut |evaluation| {
+        again.push(evaluation);
+        Ok(())
+    };
+    evaluate(&tiny.path("run"), &options, each).expect("evaluated");
+    let [again] = &again[..] else { panic!("one checkpoint") };
+    let heldout = summary.heldout.expect("evaluated at the end");
+    assert_eq!(again.dropless.total().loss(), heldout.total().loss());
+    assert_eq!(again.dropless.total().tokens, heldout.total().tokens);
 }
 
 #[test]

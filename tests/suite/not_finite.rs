@@ -136,6 +136,30 @@ fn a_batch_that_ends_a_run_twice_is_not_tried_again_until_it_is_left_out() {
 }
 
 #[test]
+fn skipped_steps_of_earlier_attempts_count() {
+    let tiny = Tiny::new();
+    let config = tiny.config(&["guard.max_skipped_steps=2"]);
+    let mut bench = Bench::new(config.clone());
+    bench.step();
+    // As if two batches had been skipped, and one left out on request.
+    bench.state.batches += 3;
+    poison(&mut bench, "head.weight", f32::NAN);
+    let storage = tiny.storage("poisoned");
+    let consumed = bench.data.consumed(config.rows_taken(bench.state.batches));
+    let run_of = Run { consumed, ..Run::new(&storage, &config, &bench.data.digest) };
+    checkpoint::save(&run_of, &bench.state, &World::solo()).expect("saved");
+    let left_out = fulmar::train::history::Event::now(1, 1, "batch_left_out", "").with("batch", 2);
+    std::fs::create_dir_all(tiny.path("poisoned")).expect("made");
+    let history = History::open(&tiny.path("poisoned"));
+    history.and_then(|mut history| history.append(&left_out)).expect("written");
+
+    let mut options = tiny.options("poisoned");
+    options.resume = true;
+    run(&config, &options).expect_err("no step is finite");
+    assert_eq!(logged(&tiny.path("poisoned")).len(), 1, "the budget was spent before");
+}
+
+#[test]
 fn the_dispatcher_refuses_tokens_whose_router_scores_are_not_finite() {
     let mut bench = Bench::new(Tiny::new().config(&[]));
     poison(&mut bench, "layers.1.moe.router.weight", f32::NAN);

@@ -1,6 +1,7 @@
 //! Changes of a run in its course, through the binary's own commands, and what is told of them.
 
 use std::path::Path;
+use std::sync::mpsc::channel;
 
 use clap::Parser as _;
 use fulmar::train::cli::Cli;
@@ -8,6 +9,7 @@ use fulmar::train::history::History;
 use fulmar::train::telemetry::Metrics;
 use fulmar::train::{TrainError, explain, run};
 
+use crate::storages::{Door, Watched};
 use crate::tiny::{Tiny, assert_same_files, steps_from};
 
 /// What `train` does with these arguments.
@@ -200,6 +202,64 @@ fn a_run_proves_itself_and_a_record_that_was_altered_is_found() {
         "{said}"
     );
     assert_eq!(fulmar::train::exit::status_of(&error), 6);
+}
+
+#[test]
+fn a_change_from_before_the_newest_checkpoint_is_refused_unless_it_is_a_branch() {
+    let tiny = Tiny::new();
+    five_steps(&tiny, "run", &TWENTY);
+    let place = tiny.path("run");
+    let folder = place.to_str().expect("a plain path");
+    let change = ["replan", folder, "--steps", "12", "--from", "4", "--reason", "earlier"];
+    let said = train(&change).expect_err("step 5 was made by the old plan").to_string();
+    assert!(
+        said.contains("`--from` is 4, needed at least 5") && said.contains("--branch"),
+        "{said}"
+    );
+    go_on(&tiny, "run", &TWENTY);
+    assert_eq!(steps_from(&place, 0).len(), 20);
+}
+
+#[test]
+fn a_run_that_is_under_way_is_neither_changed_nor_trained_twice() {
+    let tiny = Tiny::new();
+    five_steps(&tiny, "run", &TWENTY);
+    let (place, door) = (tiny.path("run"), Door::default());
+    let (inner, waits, (reached, at_the_door)) = (tiny.storage("run"), door.clone(), channel());
+    let mut options = tiny.options("run");
+    options.resume = true;
+    options.storage = Some(Watched::asking(inner, move |name| {
+        if name == "step-00000007/manifest.json" {
+            reached.send(()).expect("awaited");
+            waits.wait();
+        }
+        Ok(())
+    }));
+    let config = tiny.config(&TWENTY);
+    std::thread::scope(|scope| {
+        let training = scope.spawn(|| run(&config, &options).map(|summary| summary.state.step));
+        at_the_door.recv().expect("step 7");
+        let folder = place.to_str().expect("a plain path");
+        let change = ["replan", folder, "--decay", "0.1", "--reason", "at the wrong moment"];
+        let changed = train(&change).map_err(|error| error.to_string());
+        let mut second = tiny.options("run");
+        second.resume = true;
+        let trained = run(&config, &second).map(drop).map_err(|error| error.to_string());
+        door.open();
+        for refused in [changed, trained] {
+            let said = refused.expect_err("the run is under way");
+            assert!(said.contains("no other process trains or changes"), "{said}");
+        }
+        assert_eq!(training.join().expect("no panic").expect("the rest"), 20);
+    });
+    assert!(History::read(&place).expect("read").iter().all(|event| event.what != "operation"));
+}
+
+#[test]
+fn alarms_may_change_between_attempts() {
+    let tiny = Tiny::new();
+    five_steps(&tiny, "run", &TWENTY);
+    go_on(&tiny, "run", &[&TWENTY[..], &["alarms.grad_norm=0.5", "alarms.samples=3"]].concat());
 }
 
 #[test]

@@ -1,6 +1,9 @@
-//! Many steps over ranks, an exchange after the other: nothing hangs and nothing piles up.
+//! Many steps over ranks, an exchange after the other, and whole runs: nothing hangs and nothing piles
+//! up.
 //!
 //! `tests/README.md` has the command of the long form and what it printed.
+
+mod runs;
 
 use std::process::exit;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -116,8 +119,9 @@ impl Soak {
         let settled = samples.iter().filter(|(step, _)| *step >= self.warm_up);
         let settled: Vec<_> = settled.map(|(step, kib)| (*step as f64, *kib as f64)).collect();
         let slope = 100.0 * slope(&settled);
+        let most = samples.iter().map(|(_, kib)| kib).max().expect("not empty");
         println!(
-            "memory after step {}: {slope:.1} KiB per 100 steps, at most {} allowed",
+            "memory after step {}: {slope:.1} KiB per 100 steps, at most {} allowed; {most} KiB at most",
             self.warm_up, self.bound
         );
         assert!(slope <= self.bound, "memory grows by {slope:.1} KiB per 100 steps");

@@ -1,6 +1,5 @@
 //! Held-out text and the weights of a checkpoint or an export, outside of a run.
 
-use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -16,6 +15,7 @@ use crate::config::{DataConfig, EvaluationConfig, RunConfig};
 use crate::device::{self, DeviceChoice};
 use crate::error::TrainError;
 use crate::interchange::{Folder, Saved, Weights, load};
+use crate::json_lines;
 use crate::launch::on_ranks;
 use crate::parallel::RankKind;
 use crate::report::heldout_table;
@@ -281,10 +281,7 @@ pub fn record(folder: &Path, evaluation: &Evaluation) -> Result<(), TrainError> 
     metrics.insert("unix_secs".to_owned(), now.into());
     let line = serde_json::to_string(&metrics).expect("plain values") + "\n";
     let path = folder.join(EVALUATIONS_FILE);
-    let write = || -> std::io::Result<()> {
-        let mut file = OpenOptions::new().create(true).read(true).append(true).open(&path)?;
-        file.write_all(line.as_bytes())?;
-        file.sync_data()
-    };
-    write().map_err(TrainError::io("write", &path))
+    let mut file = json_lines::append_to(&path)?;
+    let written = file.write_all(line.as_bytes()).and_then(|()| file.sync_data());
+    written.map_err(TrainError::io("write", &path))
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::config::RunConfig;
 use crate::error::TrainError;
-use crate::history::{Event, History};
+use crate::history::{Event, History, STARTED};
 use crate::operations::{self, Operation};
 use crate::optim::StepRates;
 use crate::plan::grouped;
@@ -63,7 +63,7 @@ pub struct Explanation {
 /// If step is 0 or beyond the horizon, or the run's recipe, history or log cannot be read.
 pub fn explain(folder: &Path, step: u64) -> Result<Explanation, TrainError> {
     let first = recipe::load(&folder.join("recipe.toml"), &[])?;
-    let recorded = stitch::updates_of_run(folder)?.remove(&step);
+    let recorded = stitch::updates_of_run(folder, step..=step)?.remove(&step);
     let history = History::read(folder)?;
     let plan = plan_at(&first, folder, step, recorded.as_ref())?;
     let horizon = plan.schedule.horizon();
@@ -97,7 +97,7 @@ pub fn explain(folder: &Path, step: u64) -> Result<Explanation, TrainError> {
         operations: history.iter().filter(is_change).cloned().collect(),
         attempt: history
             .iter()
-            .find(|event| event.what == "started" && Some(event.attempt) == attempt)
+            .find(|event| event.what == STARTED && Some(event.attempt) == attempt)
             .cloned(),
         events: history
             .into_iter()
@@ -134,7 +134,10 @@ fn batches_before(step: u64, recorded: Option<&Metrics>) -> u64 {
     logged.unwrap_or(step).saturating_sub(1)
 }
 
-fn mixture(plan: &RunConfig, block: u64) -> (Option<(usize, usize)>, Vec<(String, f64)>) {
+type MixtureStage = (Option<(usize, usize)>, Vec<(String, f64)>);
+
+/// Index and number of stages, and the weights in force.
+fn mixture(plan: &RunConfig, block: u64) -> MixtureStage {
     let Some(stages) = &plan.data.stages else { return (None, Vec::new()) };
     let index = stages.iter().rposition(|stage| stage.from_block <= block).unwrap_or(0);
     let weights = stages[index].weights.iter().map(|(cell, weight)| (cell.clone(), *weight));

@@ -1,8 +1,15 @@
 //! What a run does when a step is not sound: the recipe's `[guard]`.
 
+use std::collections::BTreeSet;
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 
 use crate::error::TrainError;
+use crate::history::{Event, History};
+
+/// The event of a batch that was left out on request.
+pub(crate) const LEFT_OUT: &str = "batch_left_out";
 
 /// What happens to a step whose loss or gradient norm is not finite. It updates nothing either way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -21,7 +28,7 @@ pub enum OnNotFinite {
 pub struct GuardConfig {
     /// What a step that is not finite leads to: `skip` or `stop`.
     pub on_not_finite: OnNotFinite,
-    /// Steps that may be skipped in a run before it stops.
+    /// Steps that may be skipped in a run before it stops, over all its attempts.
     pub max_skipped_steps: u64,
     /// Batches, counted from 0 over the whole run, that are left out unread. The history of a run
     /// remembers them: a resumed run need not be told again.
@@ -49,6 +56,20 @@ impl Default for GuardConfig {
             stuck_secs: None,
         }
     }
+}
+
+/// The batches that the run in `folder` has left out on request.
+///
+/// # Errors
+/// If its history cannot be read.
+pub(crate) fn batches_left_out(folder: &Path) -> Result<BTreeSet<u64>, TrainError> {
+    let events = History::read(folder)?;
+    Ok(events.iter().filter(|event| event.what == LEFT_OUT).filter_map(batch_of).collect())
+}
+
+/// The batch that an event is about.
+pub(crate) fn batch_of(event: &Event) -> Option<u64> {
+    event.detail.get("batch")?.as_u64()
 }
 
 impl GuardConfig {

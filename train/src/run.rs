@@ -17,6 +17,7 @@ use crate::launch::{self, on_ranks};
 use crate::memory_plan::MemoryPlan;
 use crate::operations::{self, Position};
 use crate::plan::grouped;
+use crate::run_lock::RunLock;
 use crate::samples::Sample;
 use crate::state::TrainState;
 use crate::step::StepReport;
@@ -73,7 +74,7 @@ pub struct RunSummary {
     pub train_secs: f64,
     /// Steps taken in this attempt.
     pub steps_taken: u64,
-    /// Batches left out because they were not finite.
+    /// Steps of the whole run that were skipped because they were not finite.
     pub skipped: u64,
     /// The metric log.
     pub log: PathBuf,
@@ -94,7 +95,7 @@ impl RunSummary {
 ///
 /// # Errors
 /// Before anything is written: a broken rule, a missing device, data that cannot be read, or a
-/// folder that holds another run. Later: a step that is not finite, a file that cannot be written.
+/// folder that holds another run, or one that another process trains. Later: a step that is not finite, a file that cannot be written.
 /// Of several ranks, the first cause, with the rank's number.
 pub fn run(config: &RunConfig, options: &RunOptions) -> Result<RunSummary, TrainError> {
     config.validate()?;
@@ -144,6 +145,7 @@ fn assemble_and_train(
         refuse_to_overwrite(&*storage, options)?;
     }
     let mut data = assemble::data_of_rank(config, world)?;
+    let _lock = world.is_first().then(|| RunLock::take(&options.out)).transpose()?;
     let Resumed { state, plan, from, .. } =
         state_to_begin_with(config, options, &storage, &data, world, &device)?;
     // That of a parent lies elsewhere.
@@ -227,7 +229,9 @@ fn end_of(config: &RunConfig, options: &RunOptions) -> Result<u64, TrainError> {
 fn refuse_to_overwrite(storage: &dyn Storage, options: &RunOptions) -> Result<(), TrainError> {
     let found = checkpoint::newest(storage, None)?;
     let holds = match &found.newest {
-        Some(manifest) => format!("a run at step {}", manifest.step),
+        Some(manifest) => {
+            format!("a run at step {} (checkpoints: {})", manifest.step, storage.locate(""))
+        }
         None if !found.rejected.is_empty() || options.out.join(LOG_FILE).exists() => {
             "a run without a checkpoint".to_owned()
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use super::MANIFEST;
+use super::{MANIFEST, file_name};
 use crate::storage::{Object, Storage};
 
 /// A folder of a step.
@@ -44,7 +44,7 @@ pub fn step_folders(storage: &dyn Storage) -> io::Result<Vec<StepFolder>> {
 
 /// The name of the manifest of a step.
 pub(super) fn manifest_of(step: u64) -> String {
-    format!("step-{step:08}/{MANIFEST}")
+    file_name(step, MANIFEST)
 }
 
 /// The step in whose folder an object lies.

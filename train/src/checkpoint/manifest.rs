@@ -140,7 +140,7 @@ pub enum Kind {
 pub enum Unusable {
     /// It was never written, or not to its end: the save was interrupted.
     Unfinished(TrainError),
-    /// It was whole once.
+    /// It was whole once, as far as can be known.
     Damaged(TrainError),
 }
 
@@ -175,9 +175,13 @@ impl Manifest {
         let name = file_name(step, MANIFEST);
         let place = storage.locate(&name);
         let text = storage.read_all(&name).map_err(|error| {
-            let problem = format!("no manifest ({error})");
-            let error = TrainError::Checkpoint { path: place.clone().into(), problem };
-            Unusable::Unfinished(error)
+            let path = place.clone().into();
+            if error.kind() == std::io::ErrorKind::NotFound {
+                let problem = format!("no manifest ({error})");
+                return Unusable::Unfinished(TrainError::Checkpoint { path, problem });
+            }
+            let problem = format!("manifest cannot be read ({error})");
+            Unusable::Damaged(TrainError::Checkpoint { path, problem })
         })?;
         let text = String::from_utf8_lossy(&text).into_owned();
         let manifest = Self::parse(&text, &place)?;

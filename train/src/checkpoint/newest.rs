@@ -1,10 +1,9 @@
 //! Which checkpoints a storage holds, and which of them may be whole.
 
-use std::collections::BTreeMap;
-
+use super::folders::{StepFolder, step_folders};
 use super::manifest::{Manifest, Unusable};
 use crate::error::TrainError;
-use crate::storage::{Object, Storage};
+use crate::storage::Storage;
 
 /// A folder of a step.
 #[derive(Debug)]
@@ -38,29 +37,21 @@ pub struct Found {
 pub fn candidates(
     storage: &dyn Storage,
 ) -> Result<impl Iterator<Item = Candidate> + '_, TrainError> {
-    let objects = storage.list("").map_err(TrainError::storage("list", storage, ""))?;
-    let mut steps: BTreeMap<u64, Vec<Object>> = BTreeMap::new();
-    for object in objects {
-        let folder = object.name.split_once('/').map(|(folder, _)| folder);
-        let step = folder.and_then(|folder| folder.strip_prefix("step-")?.parse().ok());
-        if let Some(step) = step {
-            steps.entry(step).or_default().push(object);
-        }
-    }
-    Ok(steps.into_iter().rev().map(move |(step, objects)| look_into(storage, step, &objects)))
+    let folders = step_folders(storage).map_err(TrainError::storage("list", storage, ""))?;
+    Ok(folders.into_iter().rev().map(move |folder| look_into(storage, &folder)))
 }
 
-fn look_into(storage: &dyn Storage, step: u64, objects: &[Object]) -> Candidate {
-    let sizes = objects.iter().filter_map(|object| {
+fn look_into(storage: &dyn Storage, folder: &StepFolder) -> Candidate {
+    let sizes = folder.objects.iter().filter_map(|object| {
         let (_, file) = object.name.split_once('/')?;
         Some((file, object.bytes))
     });
     let sizes = sizes.collect();
-    let manifest = Manifest::read_text(storage, step).and_then(|(manifest, text)| {
+    let manifest = Manifest::read_text(storage, folder.step).and_then(|(manifest, text)| {
         manifest.check_sizes(storage, &sizes).map_err(Unusable::Damaged)?;
         Ok((manifest, text))
     });
-    Candidate { step, manifest, bytes: sizes.values().sum() }
+    Candidate { step: folder.step, manifest, bytes: folder.bytes() }
 }
 
 /// Looks for the newest checkpoint whose manifest and sizes are whole, of steps below `before` if

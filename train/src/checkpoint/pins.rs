@@ -14,6 +14,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::folders::{manifest_of, step_folders};
+use super::step_name;
 use crate::error::TrainError;
 use crate::storage::Storage;
 
@@ -178,13 +179,13 @@ fn require_whole(storage: &dyn Storage, step: u64, problem: &str) -> Result<(), 
 }
 
 fn refuse(storage: &dyn Storage, step: u64, problem: String) -> TrainError {
-    TrainError::checkpoint(Path::new(&storage.locate(&format!("step-{step:08}"))), problem)
+    TrainError::checkpoint(Path::new(&storage.locate(&step_name(step))), problem)
 }
 
 fn write(storage: &dyn Storage, step: u64, number: u64, pin: &Pin) -> Result<(), TrainError> {
     // Two writers with the same number have different names.
     let random = RandomState::new().build_hasher().finish();
-    let name = format!("{FOLDER}/step-{step:08}-{number}-{random:016x}.json");
+    let name = format!("{FOLDER}/{}-{number}-{random:016x}.json", step_name(step));
     let text = serde_json::to_vec_pretty(pin).expect("plain values");
     storage.write_all(&name, &text).map_err(TrainError::storage("write", storage, &name))
 }

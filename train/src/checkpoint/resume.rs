@@ -143,7 +143,8 @@ impl Passed {
 
     /// Fails if there was a state to go on with: it must not be lost without a word.
     fn nothing_is_lost(&self, run: &Run<'_>, folder: &Path) -> Result<(), TrainError> {
-        let saved = History::read(folder)?.iter().any(|event| event.what == "saved");
+        let events = History::read(folder)?;
+        let saved = events.iter().any(|event| ["saved", "imported"].contains(&&event.what[..]));
         let place = run.storage.locate("");
         if self.damaged || saved {
             let mut reasons = self.reasons.clone();

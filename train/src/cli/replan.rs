@@ -14,6 +14,7 @@ use crate::operations::{
     self, Comparison, Operation, Position, change_mixture, move_horizon, plan_context, set_decay,
     switch_exchange,
 };
+use crate::run_lock::RunLock;
 use crate::{assemble, recipe};
 
 /// Flags of `replan`.
@@ -69,12 +70,31 @@ fn parse_context(text: &str) -> Result<ContextStage, String> {
 impl ReplanArgs {
     pub(super) fn execute(&self) -> Result<(), TrainError> {
         let first = recipe::load(&self.run.join("recipe.toml"), &[])?;
+        // What a run that is under way does meanwhile would not be of the plan that is recorded.
+        let changes = self.branch.is_none() && !self.dry_run;
+        let _lock = changes.then(|| RunLock::take(&self.run)).transpose()?;
         let at = operations::position(&first, &self.run, self.from)?;
+        if self.branch.is_none() {
+            self.nothing_is_past(&first, at)?;
+        }
         let before = operations::plan_in_force(&first, &self.run, at)?;
         match &self.branch {
             Some(folder) => self.make_branch(&before, at, folder),
             None => self.change(&before, at),
         }
+    }
+
+    /// A run goes on from its newest checkpoint, of which nothing can be changed any more.
+    fn nothing_is_past(&self, first: &RunConfig, at: Position) -> Result<(), TrainError> {
+        let newest = operations::position(first, &self.run, None)?;
+        if at.step < newest.step {
+            let rule = format!(
+                "at least {}, where the run stands; an earlier state can be branched off (`--branch`)",
+                newest.step
+            );
+            return Err(TrainError::config("--from", at.step, rule));
+        }
+        Ok(())
     }
 
     /// Records every change that was asked for, in the order of the flags.

@@ -3,18 +3,22 @@
 //! Appended to and never rewritten. An event says when in the run, in which attempt, what, why, and
 //! what was before and after, so that `train explain` can tell what was in force at any step.
 
-use std::fs::{File, OpenOptions};
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::fs::File;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::TrainError;
+use crate::json_lines;
 use crate::telemetry::Metrics;
 
 /// Name of the history in a run's folder.
 pub const HISTORY_FILE: &str = "history.jsonl";
+
+/// What the start of an attempt is called.
+pub const STARTED: &str = "started";
 
 /// Something that happened.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -68,9 +72,7 @@ impl History {
     /// If the file cannot be opened.
     pub fn open(folder: &Path) -> Result<Self, TrainError> {
         let path = folder.join(HISTORY_FILE);
-        let file = OpenOptions::new().create(true).read(true).append(true).open(&path);
-        let mut file = file.map_err(TrainError::io("open", &path))?;
-        end_last_line(&path, &mut file)?;
+        let file = json_lines::append_to(&path)?;
         Ok(Self { path, file, broken: false })
     }
 
@@ -96,44 +98,22 @@ impl History {
     /// If the file cannot be read, or a line that was written whole is no event.
     pub fn read(folder: &Path) -> Result<Vec<Event>, TrainError> {
         let path = folder.join(HISTORY_FILE);
-        if !path.exists() {
-            return Ok(Vec::new());
-        }
-        let file = File::open(&path).map_err(TrainError::io("read", &path))?;
         let mut events = Vec::new();
-        for (index, line) in BufReader::new(file).lines().enumerate() {
-            let line = line.map_err(TrainError::io("read", &path))?;
-            if line.is_empty() {
-                continue;
+        json_lines::each_line(&path, |number, line| match serde_json::from_slice(line) {
+            Ok(event) => {
+                events.push(event);
+                Ok(())
             }
-            match serde_json::from_str(&line) {
-                Ok(event) => events.push(event),
-                // What a kill left of a line.
-                Err(error) if error.is_eof() => {}
-                Err(error) => {
-                    let origin = format!("{}, line {}", path.display(), index + 1);
-                    let (field, problem) = ("event".to_owned(), error.to_string());
-                    return Err(TrainError::Recipe { origin, field, problem });
-                }
+            // What a kill left of a line.
+            Err(error) if error.is_eof() => Ok(()),
+            Err(error) => {
+                let origin = format!("{}, line {number}", path.display());
+                let (field, problem) = ("event".to_owned(), error.to_string());
+                Err(TrainError::Recipe { origin, field, problem })
             }
-        }
+        })?;
         Ok(events)
     }
-}
-
-/// Ends a line that a kill has cut short, so that the next one stands alone.
-fn end_last_line(path: &Path, file: &mut File) -> Result<(), TrainError> {
-    use std::io::{Read as _, Seek as _, SeekFrom};
-    let mut end = || -> std::io::Result<()> {
-        if file.metadata()?.len() == 0 {
-            return Ok(());
-        }
-        let mut last = [0];
-        file.seek(SeekFrom::End(-1))?;
-        file.read_exact(&mut last)?;
-        if last != *b"\n" { file.write_all(b"\n") } else { Ok(()) }
-    };
-    end().map_err(TrainError::io("repair", path))
 }
 
 #[cfg(test)]

@@ -9,11 +9,11 @@ use fulmar_model::moe::balance::Balancing as _;
 use fulmar_model::{ModelConfig, Role};
 
 use super::{Exchanged, Weights};
-use crate::checkpoint::{self, MANIFEST, Manifest, RECIPE, Tensors, census};
+use crate::checkpoint::{self, MANIFEST, Manifest, Tensors, census};
 use crate::config::RunConfig;
 use crate::error::TrainError;
-use crate::storage::{LocalStorage, Storage, open_storage};
-use crate::{recipe, state};
+use crate::state;
+use crate::storage::{LocalStorage, Storage, storage_of_run};
 
 /// A checkpoint that was found; its tensors are verified as they are read.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl Saved {
         if place.join(MANIFEST).exists() {
             return Self::alone(place, step);
         }
-        let storage = storage_of_run(place)?;
+        let storage = storage_of_run(place)?.0;
         if let Some(step) = step {
             let manifest = Manifest::read(&*storage, step)?;
             return Self::open(storage, manifest);
@@ -70,7 +70,9 @@ impl Saved {
 
     fn open(storage: Arc<dyn Storage>, manifest: Manifest) -> Result<Self, TrainError> {
         let tensors = Tensors::new(storage, manifest);
-        let config = tensors.recipe()?;
+        let recipe = tensors.recipe()?;
+        let open = recipe.open_stages(tensors.manifest().batches);
+        let config = recipe.with_open_stages(open);
         let pending = pending(&tensors, config.model.num_layers)?;
         Ok(Self { tensors, config, pending })
     }
@@ -85,7 +87,7 @@ impl Saved {
         self.tensors.manifest().step
     }
 
-    /// The recipe.
+    /// The recipe, in rows of the context stage that is open and with its `qk_mult`.
     pub fn config(&self) -> &RunConfig {
         &self.config
     }
@@ -107,14 +109,6 @@ impl Saved {
         }
         Ok(data)
     }
-}
-
-/// Where the checkpoints of a run lie; of a folder without a recipe, there.
-fn storage_of_run(run: &Path) -> Result<Arc<dyn Storage>, TrainError> {
-    if !run.join(RECIPE).exists() {
-        return Ok(Arc::new(LocalStorage::new(run)));
-    }
-    open_storage(&recipe::load(&run.join(RECIPE), &[])?, run)
 }
 
 impl Weights for Saved {

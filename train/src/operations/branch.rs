@@ -6,6 +6,7 @@ use super::Position;
 use crate::checkpoint::pins::pin_parent;
 use crate::config::{Parent, RunConfig};
 use crate::error::TrainError;
+use crate::guard;
 use crate::optim::Replan;
 use crate::recipe;
 
@@ -16,7 +17,8 @@ use crate::recipe;
 /// horizon. The run that it branches off from is not touched.
 ///
 /// # Errors
-/// If the horizon lies in the past, or the state before the end of warm-up.
+/// If the horizon lies in the past, or the state before the end of warm-up; if the run's history cannot
+/// be read.
 pub fn branch(
     config: &RunConfig,
     folder: &Path,
@@ -30,6 +32,10 @@ pub fn branch(
     }
     let mut config = config.clone();
     config.name = name.to_owned();
+    // What the run has learned to leave out, and how many of its steps were skipped.
+    let mut left_out = guard::batches_left_out(folder)?;
+    left_out.extend(&config.guard.skip_batches);
+    config.guard.skip_batches = left_out.into_iter().collect();
     config.data.longest_row.get_or_insert(config.longest_row());
     config.schedule.replans.retain(|replan| replan.from < at.step);
     config.schedule.replans.push(Replan { from: at.step, steps });

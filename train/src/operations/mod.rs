@@ -34,7 +34,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::RunConfig;
 use crate::context::ContextStage;
 use crate::error::TrainError;
-use crate::history::{Event, HISTORY_FILE, History};
+use crate::history::{Event, HISTORY_FILE, History, STARTED};
 use crate::optim::Replan;
 use crate::parallel::DispatchSwitch;
 
@@ -150,6 +150,11 @@ impl Operation {
             .with("change", value(change))
     }
 
+    /// Whether it is a context stage that opened after so many batches were taken.
+    fn opens_after(&self, batches: u64) -> bool {
+        matches!(self, Self::ContextOpened { at_batch, .. } if *at_batch > batches)
+    }
+
     /// The operation of an event, if it is one of those.
     fn of_event(event: &Event) -> Option<Result<Self, serde_json::Error>> {
         let operation = event.detail.get("operation").filter(|_| event.what == OPERATION)?;
@@ -161,13 +166,19 @@ fn value<T: Serialize>(plain: &T) -> serde_json::Value {
     serde_json::to_value(plain).expect("plain values")
 }
 
-/// The operations of the run in `folder`, with the events that record them, in their order.
+/// The operations of the run in `folder`, with the events that record them, in their order. What an
+/// attempt decided itself is left out where a later one began before that: it decided anew, and at
+/// another layout other assignments may have been dropped.
 ///
 /// # Errors
 /// If the history cannot be read, or one of its operations is of no known kind.
 pub fn of_run(folder: &Path) -> Result<Vec<(Event, Operation)>, TrainError> {
     let mut operations = Vec::new();
     for event in History::read(folder)? {
+        if let Some(began) = event.detail.get("batches").filter(|_| event.what == STARTED) {
+            let began = began.as_u64().unwrap_or(0);
+            operations.retain(|(_, operation): &(Event, Operation)| !operation.opens_after(began));
+        }
         let Some(operation) = Operation::of_event(&event) else { continue };
         let operation = operation.map_err(|error| TrainError::Recipe {
             origin: folder.join(HISTORY_FILE).display().to_string(),
@@ -196,7 +207,7 @@ pub fn of_all_ranks(folder: &Path, world: &World) -> Result<Vec<Operation>, Trai
 
 /// The plan in force of the run in `folder` that goes on from `at`: `recipe` with every operation.
 ///
-/// What the run itself decided from there on is left out: it decides again, and the same, since it
+/// What the run itself decided there or later is left out: it decides again, and the same, since it
 /// looks at the same figures.
 ///
 /// # Errors
@@ -211,8 +222,8 @@ pub fn plan_in_force(
     apply_until(recipe, &operations, at)
 }
 
-/// `recipe` with every operation in order, but what the run itself decided at `at` or later: it
-/// decides between a state and the batch after it, so the state of `at` was saved before.
+/// `recipe` with every operation in order, but what the run itself decided at `at` or later: a state
+/// saved at a boundary of blocks is one from before a context stage opens there.
 ///
 /// # Errors
 /// As [`Operation::apply`].
@@ -223,9 +234,9 @@ pub fn apply_until(
 ) -> Result<RunConfig, TrainError> {
     let mut config = recipe.clone();
     for operation in operations {
-        let later = matches!(&operation,
+        let decides_again = matches!(operation,
             Operation::ContextOpened { at_batch, .. } if *at_batch >= at.batches);
-        if !later {
+        if !decides_again {
             config = operation.apply(&config)?;
         }
     }

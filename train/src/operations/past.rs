@@ -7,12 +7,16 @@ use serde_json::{Value, json};
 use super::Position;
 use crate::config::RunConfig;
 
+/// Parts of a recipe that may change between attempts.
+const FREE: [&str; 9] =
+    ["name", "parallel", "memory", "evaluation", "checkpoint", "log", "guard", "alarms", "parent"];
+
 /// The first field in which what `saved` did until `at` differs from what `config` would have done:
 /// its path, its value there and here.
 ///
-/// What may change between attempts is left out: where a run leaves its traces and how often, how
-/// many ranks there are and how they exchange rows (no part of the state), files (their contents are
-/// compared by the store's digest), and every change of plan that lies ahead.
+/// What may change between attempts is left out: where a run leaves its traces and how often, when it
+/// is said to be unwell, how many ranks there are and how they exchange rows (no part of the state),
+/// files (their contents are compared by the store's digest), and every change of plan that lies ahead.
 pub fn same_past(
     saved: &RunConfig,
     config: &RunConfig,
@@ -61,8 +65,7 @@ fn past(config: &RunConfig, at: Position) -> Value {
     });
     let mut value = serde_json::to_value(&config).expect("a config of plain values");
     let fields = value.as_object_mut().expect("a struct");
-    let free = ["name", "parallel", "memory", "evaluation", "checkpoint", "log", "guard", "parent"];
-    for free in free {
+    for free in FREE {
         fields.remove(free);
     }
     fields.insert("data".to_owned(), mixture);

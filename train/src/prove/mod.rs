@@ -3,7 +3,8 @@
 //!
 //! Rows, rates, losses, gradient norms and counts are compared step by step, and at the end the
 //! digests of all weights and of the whole state with those of the checkpoint that the run saved
-//! there. At the layout of the run every figure must have the same bits.
+//! there. The stretch is trained at the layout and by the exchange with which that checkpoint was made,
+//! so every figure must have the same bits.
 
 mod report;
 
@@ -14,10 +15,11 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::checkpoint::{Manifest, candidates};
+use crate::checkpoint::{Manifest, Tensors, candidates};
 use crate::config::{EvaluationConfig, Parent, RunConfig};
 use crate::device::DeviceChoice;
 use crate::error::TrainError;
+use crate::guard;
 use crate::operations::{self, Position};
 use crate::recipe;
 use crate::run::{RunOptions, run};
@@ -57,7 +59,10 @@ pub fn prove(options: &ProveOptions) -> Result<Proof, TrainError> {
         human(from.num_bytes()),
     );
     let place = fresh_folder(folder, from.step, until.step)?;
-    let plan = plan_of_stretch(&first, folder, from.position(), &place)?;
+    let plan = RunConfig {
+        parallel: Tensors::new(storage, until.clone()).recipe()?.parallel,
+        ..plan_of_stretch(&first, folder, from.position(), &place)?
+    };
     let stretch = RunOptions {
         out: place.clone(),
         device: options.device,
@@ -73,8 +78,9 @@ pub fn prove(options: &ProveOptions) -> Result<Proof, TrainError> {
         return Err(TrainError::checkpoint(&place, problem));
     }
     let again = Manifest::read(&*open_storage(&plan, &place)?, until.step)?;
-    let recorded = stitch::updates_of_run(folder)?;
-    let done = stitch::updates_of_run(&place)?;
+    let steps = from.step + 1..=until.step;
+    let recorded = stitch::updates_of_run(folder, steps.clone())?;
+    let done = stitch::updates_of_run(&place, steps)?;
     let proof =
         Proof::new(place, (&from, &until, &again), &compare(&from, &until, &recorded, &done));
     proof.write()?;
@@ -120,8 +126,8 @@ fn fresh_folder(run: &Path, from: u64, until: u64) -> Result<PathBuf, TrainError
     Ok(path)
 }
 
-/// The plan in force at `at`, as a branch of the run that evaluates nothing and leaves its traces in
-/// `place`.
+/// The plan in force at `at`, as a branch of the run that leaves its traces in `place` and evaluates
+/// at its end alone. It leaves out the batches that the run did, whoever named them.
 fn plan_of_stretch(
     first: &RunConfig,
     folder: &Path,
@@ -131,6 +137,7 @@ fn plan_of_stretch(
     let mut plan = operations::plan_in_force(first, folder, at)?;
     let run = std::path::absolute(folder).map_err(TrainError::io("find", folder))?;
     let target = plan.checkpoint.target.take();
+    plan.guard.skip_batches = guard::batches_left_out(folder)?.into_iter().collect();
     plan.parent = Some(Parent { run, step: at.step, target });
     plan.name = place.file_name().map_or_else(String::new, |name| name.to_string_lossy().into());
     plan.checkpoint = crate::config::CheckpointConfig::default();

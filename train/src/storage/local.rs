@@ -66,7 +66,8 @@ impl Storage for LocalStorage {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
         }
-        Ok(Box::new(LocalUpload { file: File::create(&path)?, path }))
+        let file = File::create(&path)?;
+        Ok(Box::new(LocalUpload { file, path, root: self.root.clone() }))
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
@@ -106,6 +107,7 @@ fn collect(folder: &Path, prefix: &str, objects: &mut Vec<Object>) -> io::Result
 struct LocalUpload {
     file: File,
     path: PathBuf,
+    root: PathBuf,
 }
 
 impl Write for LocalUpload {
@@ -121,11 +123,10 @@ impl Write for LocalUpload {
 impl Upload for LocalUpload {
     fn finish(self: Box<Self>) -> io::Result<()> {
         self.file.sync_all()?;
-        // The name of a new file is durable once its folder is.
-        match self.path.parent() {
-            Some(folder) => File::open(folder)?.sync_all(),
-            None => Ok(()),
-        }
+        // The name of a new file is durable once its folder is, and so are the names of folders.
+        let folders = self.path.ancestors().skip(1);
+        let mut folders = folders.take_while(|folder| folder.starts_with(&self.root));
+        folders.try_for_each(|folder| File::open(folder)?.sync_all())
     }
 }
 

@@ -4,8 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{LocalStorage, Storage};
-use crate::config::RunConfig;
+use crate::checkpoint::RECIPE;
+use crate::config::{CheckpointConfig, RunConfig};
 use crate::error::TrainError;
+use crate::recipe;
 
 /// Addresses that are known, with what they mean.
 const SCHEMES: [&str; 6] = ["file", "s3", "s3a", "gs", "az", "abfss"];
@@ -26,6 +28,22 @@ pub fn open_storage(config: &RunConfig, run_folder: &Path) -> Result<Arc<dyn Sto
         None => Ok(Arc::new(LocalStorage::new(run_folder.join("checkpoints")))),
         Some(target) => open_target(target),
     }
+}
+
+/// The storage of the checkpoints of a run that is there, as its recipe says, and what the recipe says
+/// of them; of a folder without a recipe, that folder.
+///
+/// # Errors
+/// As [`open_storage`], and if the recipe cannot be read.
+pub(crate) fn storage_of_run(
+    run: &Path,
+) -> Result<(Arc<dyn Storage>, CheckpointConfig), TrainError> {
+    let path = run.join(RECIPE);
+    if !path.exists() {
+        return Ok((Arc::new(LocalStorage::new(run)), CheckpointConfig::default()));
+    }
+    let config = recipe::load(&path, &[])?;
+    Ok((open_storage(&config, run)?, config.checkpoint))
 }
 
 /// A folder or an address.

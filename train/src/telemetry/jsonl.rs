@@ -1,12 +1,15 @@
 //! `metrics.jsonl` in the run's folder: one flat object a line.
 
-use std::fs::{File, OpenOptions};
-use std::io::{BufRead as _, BufReader};
+use std::fs::File;
 use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
 
 use super::outbox::Outbox;
 use super::{Metrics, names};
 use crate::error::TrainError;
+use crate::history::History;
+use crate::json_lines;
 
 /// Name of the log in a run's folder.
 pub const LOG_FILE: &str = "metrics.jsonl";
@@ -20,15 +23,15 @@ pub struct MetricLog {
 }
 
 impl MetricLog {
-    /// Opens the log of the run in `folder`, as the attempt after the last one in it.
+    /// Opens the log of the run in `folder`, as the attempt after the last one that left a line in it
+    /// or in the run's history.
     ///
     /// # Errors
-    /// If the file cannot be read or opened.
+    /// If a file cannot be read or opened.
     pub fn open(folder: &Path) -> Result<Self, TrainError> {
         let path = folder.join(LOG_FILE);
-        let attempt = if path.exists() { last_attempt(&path)? + 1 } else { 1 };
-        let file = OpenOptions::new().create(true).append(true).open(&path);
-        let outbox = Outbox::new(file.map_err(TrainError::io("open", &path))?);
+        let attempt = last_attempt(folder, &path)? + 1;
+        let outbox = Outbox::new(json_lines::append_to(&path)?);
         Ok(Self { path, outbox, attempt })
     }
 
@@ -71,30 +74,74 @@ impl MetricLog {
     }
 }
 
-/// Every line of the log in `folder` that is whole, in the order they were written, and the number
-/// of those that are not: a kill cuts a line short.
+/// Hands every line of the log in `folder` that is whole to `each`, in the order they were written, and
+/// returns the number of those that are not: a kill cuts a line short. One line is held at a time.
 ///
 /// # Errors
 /// If the file cannot be read.
+pub fn each(folder: &Path, mut each: impl FnMut(Metrics)) -> Result<u64, TrainError> {
+    let mut cut_short = 0;
+    json_lines::each_line(&folder.join(LOG_FILE), |_, line| {
+        serde_json::from_slice(line).map_or_else(|_| cut_short += 1, &mut each);
+        Ok(())
+    })?;
+    Ok(cut_short)
+}
+
+/// Every line at once, and the number of those that are not whole; of short runs.
+///
+/// # Errors
+/// As [`each`].
 pub fn read(folder: &Path) -> Result<(Vec<Metrics>, u64), TrainError> {
-    let path = folder.join(LOG_FILE);
-    if !path.exists() {
-        return Ok((Vec::new(), 0));
-    }
-    let file = File::open(&path).map_err(TrainError::io("read", &path))?;
-    let (mut lines, mut cut_short) = (Vec::new(), 0);
-    for line in BufReader::new(file).lines() {
-        let line = line.map_err(TrainError::io("read", &path))?;
-        match serde_json::from_str(&line) {
-            Ok(metrics) => lines.push(metrics),
-            Err(_) => cut_short += 1,
-        }
-    }
+    let mut lines = Vec::new();
+    let cut_short = each(folder, |line| lines.push(line))?;
     Ok((lines, cut_short))
 }
 
-fn last_attempt(path: &Path) -> Result<u64, TrainError> {
-    let (lines, _) = read(path.parent().expect("a file in a folder"))?;
-    let attempts = lines.iter().filter_map(|line| line.get(names::ATTEMPT)?.as_u64());
-    Ok(attempts.max().unwrap_or(0))
+/// The last attempt that left a line in the log or the history: one that was killed in its first step
+/// left none in the log.
+fn last_attempt(folder: &Path, log: &Path) -> Result<u64, TrainError> {
+    #[derive(Deserialize)]
+    struct Line {
+        attempt: u64,
+    }
+    let mut last = History::read(folder)?.iter().map(|event| event.attempt).max().unwrap_or(0);
+    json_lines::each_line(log, |_, line| {
+        let attempt = serde_json::from_slice(line).map(|Line { attempt }| attempt);
+        last = last.max(attempt.unwrap_or(0));
+        Ok(())
+    })?;
+    Ok(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::Event;
+
+    #[test]
+    fn a_line_cut_short_costs_the_next_attempt_none_of_its_own() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let folder = folder.path();
+        MetricLog::open(folder).and_then(|mut log| log.write(1, &Metrics::new())).expect("written");
+        let path = folder.join(LOG_FILE);
+        let text = std::fs::read_to_string(&path).expect("read");
+        std::fs::write(&path, text + "{\"step\":2,\"att").expect("written");
+        MetricLog::open(folder).and_then(|mut log| log.write(2, &Metrics::new())).expect("written");
+        let (lines, cut_short) = read(folder).expect("read");
+        let of =
+            |line: &Metrics| [&line["step"], &line["attempt"]].map(|v| v.as_u64().expect("u64"));
+        assert_eq!(
+            (lines.iter().map(of).collect::<Vec<_>>(), cut_short),
+            (vec![[1, 1], [2, 2]], 1)
+        );
+    }
+
+    #[test]
+    fn an_attempt_that_only_left_an_event_has_its_own_number() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let event = Event::now(0, 1, "started", "");
+        History::open(folder.path()).and_then(|mut h| h.append(&event)).expect("written");
+        assert_eq!(MetricLog::open(folder.path()).expect("opened").attempt(), 2);
+    }
 }

@@ -6,6 +6,7 @@
 //! did not come as far. What is missing, doubled or not finite is counted, never hidden.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use super::{Metrics, jsonl, names};
@@ -37,13 +38,19 @@ impl Curve {
     /// # Errors
     /// If the log cannot be read.
     pub fn read(folder: &Path, metric: &str, every: u64) -> Result<Self, TrainError> {
-        let (lines, cut_short) = jsonl::read(folder)?;
-        Ok(Self { cut_short, ..Self::stitch(&lines, metric, every) })
+        let mut attempts = Attempts::default();
+        let cut_short = jsonl::each(folder, |line| attempts.add(&line, of(metric)))?;
+        Ok(Self { cut_short, ..Self::new(attempts.stitch(), every) })
     }
 
     /// The same of lines in the order they were written.
     pub fn stitch(lines: &[Metrics], metric: &str, every: u64) -> Self {
-        let stitched = Stitched::new(lines, |line| line.get(metric).and_then(names::value));
+        let mut attempts = Attempts::default();
+        lines.iter().for_each(|line| attempts.add(line, of(metric)));
+        Self::new(attempts.stitch(), every)
+    }
+
+    fn new(stitched: Stitched<f64>, every: u64) -> Self {
         let Stitched { points, superseded, doubles, skipped } = stitched;
         let not_finite = points.values().filter(|value| !value.is_finite()).count() as u64;
         let gaps = gaps(&points, every);
@@ -51,14 +58,30 @@ impl Curve {
     }
 }
 
-/// The line of each update in the log of the run in `folder`, of the attempt that counts.
+/// What takes a metric of a line.
+fn of(metric: &str) -> impl Fn(&Metrics) -> Option<f64> {
+    move |line| line.get(metric).and_then(names::value)
+}
+
+/// The lines of the updates that complete `steps` in the log of the run in `folder`, of the attempt that
+/// counts. Of all others nothing is held but that they were there.
 ///
 /// # Errors
 /// If the log cannot be read.
-pub fn updates_of_run(folder: &Path) -> Result<BTreeMap<u64, Metrics>, TrainError> {
-    let (lines, _) = jsonl::read(folder)?;
-    let of_update = |line: &Metrics| line.contains_key(names::LOSS).then(|| line.clone());
-    Ok(Stitched::new(&lines, of_update).points)
+pub fn updates_of_run(
+    folder: &Path,
+    steps: RangeInclusive<u64>,
+) -> Result<BTreeMap<u64, Metrics>, TrainError> {
+    let wanted =
+        |line: &Metrics| count(line, names::STEP).is_some_and(|step| steps.contains(&step));
+    let mut attempts = Attempts::default();
+    jsonl::each(folder, |line| {
+        attempts.add(&line, |line| {
+            line.contains_key(names::LOSS).then(|| wanted(line).then(|| line.clone()))
+        });
+    })?;
+    let points = attempts.stitch().points.into_iter();
+    Ok(points.filter_map(|(step, line)| Some((step, line?))).collect())
 }
 
 /// Something of each step, of the attempt that counts.
@@ -69,27 +92,41 @@ struct Stitched<T> {
     skipped: u64,
 }
 
-impl<T> Stitched<T> {
-    /// What `pick` takes of each line of `lines`, which are in the order they were written.
-    fn new(lines: &[Metrics], pick: impl Fn(&Metrics) -> Option<T>) -> Self {
-        let mut stitched = Self { points: BTreeMap::new(), superseded: 0, doubles: 0, skipped: 0 };
-        let mut of_attempt: BTreeMap<u64, Attempt<T>> = BTreeMap::new();
-        for line in lines {
-            let [Some(step), Some(attempt)] =
-                [names::STEP, names::ATTEMPT].map(|name| count(line, name))
-            else {
-                continue;
-            };
-            let attempt =
-                of_attempt.entry(attempt).or_insert_with(|| Attempt::begun_by(line, step));
-            let Some(value) = pick(line) else { continue };
-            if is_skipped(line) {
-                stitched.skipped += 1;
-            } else if attempt.points.insert(step, value).is_some() {
-                stitched.doubles += 1;
-            }
+/// Something of each step of each attempt, line by line.
+struct Attempts<T> {
+    attempts: BTreeMap<u64, Attempt<T>>,
+    doubles: u64,
+    skipped: u64,
+}
+
+impl<T> Default for Attempts<T> {
+    fn default() -> Self {
+        Self { attempts: BTreeMap::new(), doubles: 0, skipped: 0 }
+    }
+}
+
+impl<T> Attempts<T> {
+    /// What `pick` takes of the next line that was written.
+    fn add(&mut self, line: &Metrics, pick: impl Fn(&Metrics) -> Option<T>) {
+        let [Some(step), Some(attempt)] =
+            [names::STEP, names::ATTEMPT].map(|name| count(line, name))
+        else {
+            return;
+        };
+        let attempt = self.attempts.entry(attempt).or_insert_with(|| Attempt::begun_by(line, step));
+        let Some(value) = pick(line) else { return };
+        if is_skipped(line) {
+            self.skipped += 1;
+        } else if attempt.points.insert(step, value).is_some() {
+            self.doubles += 1;
         }
-        for attempt in of_attempt.into_values() {
+    }
+
+    /// By the rule above.
+    fn stitch(self) -> Stitched<T> {
+        let Self { attempts, doubles, skipped } = self;
+        let mut stitched = Stitched { points: BTreeMap::new(), superseded: 0, doubles, skipped };
+        for attempt in attempts.into_values() {
             let superseded = stitched.points.split_off(&(attempt.from + 1));
             stitched.superseded += superseded.len() as u64;
             for (step, value) in attempt.points {

@@ -6,7 +6,7 @@ use super::TrainingLoop;
 use super::between_steps::Tidings;
 use super::left_out;
 use crate::error::TrainError;
-use crate::guard::OnNotFinite;
+use crate::guard::{LEFT_OUT, OnNotFinite};
 use crate::history::Event;
 use crate::step::StepReport;
 
@@ -52,7 +52,7 @@ impl TrainingLoop<'_> {
             return false;
         }
         let text = format!("batch {number} is left out, as was asked for");
-        let event = Event::now(self.state.step, self.record.attempt(), left_out::LEFT_OUT, text);
+        let event = Event::now(self.state.step, self.record.attempt(), LEFT_OUT, text);
         let event = event.with("batch", number);
         self.record.event(&event.with("digest", format!("{:016x}", batch.digest())));
         self.state.batches += 1;

@@ -10,13 +10,12 @@ use std::path::Path;
 use fulmar_ep::World;
 
 use crate::error::TrainError;
-use crate::guard::GuardConfig;
+use crate::guard::{GuardConfig, LEFT_OUT, batch_of};
 use crate::history::{Event, History};
+use crate::state::TrainState;
 
 /// A step that was not finite; `ended` if it ended the run.
 pub(super) const NOT_FINITE: &str = "not_finite";
-/// A batch that was left out on request.
-pub(super) const LEFT_OUT: &str = "batch_left_out";
 
 /// Ends at one batch that refuse a further start.
 const ENDS: u64 = 2;
@@ -35,7 +34,7 @@ pub(super) fn agree(
     let mut left_out: BTreeSet<u64> = guard.skip_batches.iter().copied().collect();
     if world.is_first() {
         let events = History::read(folder)?;
-        left_out.extend(events.iter().filter(|event| event.what == LEFT_OUT).filter_map(batch));
+        left_out.extend(events.iter().filter(|event| event.what == LEFT_OUT).filter_map(batch_of));
         refuse_a_third_time(&events, &left_out)?;
     }
     let own: Vec<u64> = left_out.into_iter().collect();
@@ -46,10 +45,17 @@ pub(super) fn agree(
     Ok(first.into_iter().collect())
 }
 
+/// How many of the batches that a state has taken were skipped because their step was not finite:
+/// neither update nor `left_out`.
+pub(super) fn skipped(state: &TrainState, left_out: &BTreeSet<u64>) -> u64 {
+    let on_request = left_out.range(..state.batches).count() as u64;
+    (state.batches - state.step).saturating_sub(on_request)
+}
+
 fn refuse_a_third_time(events: &[Event], left_out: &BTreeSet<u64>) -> Result<(), TrainError> {
     let mut ends: BTreeMap<(u64, u64), u64> = BTreeMap::new();
     for event in events.iter().filter(|event| event.what == NOT_FINITE) {
-        let [Some(batch), Some(digest)] = [batch(event), digest(event)] else { continue };
+        let [Some(batch), Some(digest)] = [batch_of(event), digest(event)] else { continue };
         if event.detail.get("ended") == Some(&true.into()) && !left_out.contains(&batch) {
             *ends.entry((batch, digest)).or_default() += 1;
         }
@@ -58,10 +64,6 @@ fn refuse_a_third_time(events: &[Event], left_out: &BTreeSet<u64>) -> Result<(),
         Some(((batch, digest), times)) => Err(TrainError::NotFiniteAgain { batch, digest, times }),
         None => Ok(()),
     }
-}
-
-fn batch(event: &Event) -> Option<u64> {
-    event.detail.get("batch")?.as_u64()
 }
 
 fn digest(event: &Event) -> Option<u64> {

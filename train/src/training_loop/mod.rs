@@ -105,6 +105,7 @@ impl<'a> TrainingLoop<'a> {
             board.speak_through(Voice { console, folder, attempt });
             peak = Some(Peak::of(&config, &device));
         }
+        let skipped = left_out::skipped(&state, &left_out);
         // The first step of others would share the device with what is measured.
         world.all.barrier("start of training")?;
         let mut training = Self {
@@ -125,12 +126,12 @@ impl<'a> TrainingLoop<'a> {
             pulse,
             alarms,
             peak,
+            skipped,
             left_out,
             losses: Vec::new(),
             last: None,
             train_secs: 0.0,
             steps_taken: 0,
-            skipped: 0,
             saver,
             pruner: Pruner::default(),
         };
@@ -155,7 +156,7 @@ impl<'a> TrainingLoop<'a> {
             let updated = self.step(&batch)?;
             let tidings = self.tidings()?;
             self.end_background_save(&tidings)?;
-            self.end_pruning(false);
+            self.end_pruning();
             stopped = self.asked_to_stop(&tidings)?;
             if updated && !stopped && self.state.step < self.end {
                 self.after_step(&tidings)?;
@@ -163,9 +164,9 @@ impl<'a> TrainingLoop<'a> {
         }
         self.record.flush();
         self.pulse.enter(Phase::Saving);
-        self.end_pruning(true);
+        self.wait_for_pruning();
         self.last_save()?;
-        self.end_pruning(true);
+        self.wait_for_pruning();
         self.pulse.enter(Phase::Ending);
         if stopped {
             self.record.finish();

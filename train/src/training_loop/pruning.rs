@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use super::TrainingLoop;
 use crate::checkpoint::retention::Pruned;
@@ -9,6 +10,13 @@ use crate::checkpoint::{prune, verify};
 use crate::config::CheckpointConfig;
 use crate::error::TrainError;
 use crate::storage::Storage;
+
+/// Threads that verify. They are none of those that a step computes on, which must not wait for a
+/// storage.
+const VERIFIERS: usize = 2;
+
+/// Between two looks whether a pruning that is waited for has ended.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// The pruning that is under way, if any.
 #[derive(Debug, Default)]
@@ -29,13 +37,23 @@ impl Pruner {
 }
 
 fn verify_and_prune(storage: &dyn Storage, config: &CheckpointConfig, step: u64) -> Pruned {
-    let problems = match verify::verify(storage, step) {
-        Ok((_, problems)) if problems.is_empty() => return prune(storage, config, step),
-        Ok((_, problems)) => problems,
-        Err(problem) => vec![problem],
+    let nothing = |problem: String| Pruned {
+        problems: vec![format!("nothing is pruned: {problem}")],
+        ..Pruned::default()
     };
-    let chain = |problem: &TrainError| format!("not whole, nothing is pruned: {}", problem.chain());
-    Pruned { problems: problems.iter().take(1).map(chain).collect(), ..Pruned::default() }
+    let threads = rayon::ThreadPoolBuilder::new().num_threads(VERIFIERS);
+    let threads = match threads.thread_name(|_| "fulmar-verify".to_owned()).build() {
+        Ok(threads) => threads,
+        Err(error) => return nothing(error.to_string()),
+    };
+    let not_whole = |problem: &TrainError| nothing(format!("not whole: {}", problem.chain()));
+    match threads.install(|| verify::verify(storage, step)) {
+        Ok((_, problems)) => match problems.first() {
+            None => prune(storage, config, step),
+            Some(problem) => not_whole(problem),
+        },
+        Err(problem) => not_whole(&problem),
+    }
 }
 
 impl TrainingLoop<'_> {
@@ -46,9 +64,22 @@ impl TrainingLoop<'_> {
         }
     }
 
-    /// Tells what pruning came to, if it has ended; waits for it if told to.
-    pub(super) fn end_pruning(&mut self, wait: bool) {
-        if !self.pruner.0.as_ref().is_some_and(|thread| wait || thread.is_finished()) {
+    /// As [`end_pruning`](Self::end_pruning) at the end of a run, once it has ended. Others wait for
+    /// this rank meanwhile, so it is not waited for longer than a part of their patience: what is left
+    /// then goes with the next run's first save.
+    pub(super) fn wait_for_pruning(&mut self) {
+        let (began, patience) = (Instant::now(), self.config.parallel.deadline() / 4);
+        let under_way = |pruner: &Pruner| pruner.0.as_ref().is_some_and(|t| !t.is_finished());
+        while under_way(&self.pruner) && began.elapsed() < patience {
+            std::thread::sleep(LOOK);
+            self.pulse.beat();
+        }
+        self.end_pruning();
+    }
+
+    /// Tells what pruning came to, if it has ended.
+    pub(super) fn end_pruning(&mut self) {
+        if !self.pruner.0.as_ref().is_some_and(JoinHandle::is_finished) {
             return;
         }
         let thread = self.pruner.0.take().expect("one is under way");

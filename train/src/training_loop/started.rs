@@ -1,7 +1,7 @@
 //! What the history keeps of each start of a run: from where, by which plan, on what.
 
 use super::TrainingLoop;
-use crate::history::Event;
+use crate::history::{Event, STARTED};
 use crate::recipe;
 
 impl TrainingLoop<'_> {
@@ -15,7 +15,7 @@ impl TrainingLoop<'_> {
             (None, None) => "from the first weights".to_owned(),
         };
         let parallel = &self.config.parallel;
-        let event = Event::now(self.state.step, self.record.attempt(), "started", text)
+        let event = Event::now(self.state.step, self.record.attempt(), STARTED, text)
             .with("batches", self.state.batches)
             .with("release", env!("CARGO_PKG_VERSION"))
             .with("device", self.device.name.clone())

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
-use super::{layout, storage_of};
+use super::layout;
 use crate::checkpoint::manifest::Unusable;
 use crate::checkpoint::{Candidate, candidates, pins};
 use crate::config::CheckpointConfig;
 use crate::error::TrainError;
+use crate::storage::storage_of_run;
 use crate::telemetry::memory::human;
 
 /// Flags of `checkpoint list`.
@@ -24,7 +25,7 @@ pub struct ListArgs {
 
 impl ListArgs {
     pub(super) fn execute(&self) -> Result<(), TrainError> {
-        let (storage, config) = storage_of(&self.run)?;
+        let (storage, config) = storage_of_run(&self.run)?;
         let mut found: Vec<Candidate> = candidates(&*storage)?.collect();
         found.reverse();
         let pins = pins::standing(&*storage)?;

@@ -7,17 +7,10 @@ mod pin;
 mod reshard;
 mod verify;
 
-use std::path::Path;
-use std::sync::Arc;
-
 use clap::{Args, Subcommand};
 
-use crate::checkpoint::RECIPE;
 use crate::checkpoint::manifest::SavedLayout;
-use crate::config::CheckpointConfig;
 use crate::error::TrainError;
-use crate::recipe;
-use crate::storage::{LocalStorage, Storage, open_storage};
 
 /// Flags of `checkpoint`.
 #[derive(Debug, Args)]
@@ -71,16 +64,6 @@ impl CheckpointArgs {
             CheckpointCommand::Import(args) => args.execute(),
         }
     }
-}
-
-/// Where the checkpoints of a run lie, as its recipe says; of a folder without a recipe, there.
-fn storage_of(run: &Path) -> Result<(Arc<dyn Storage>, CheckpointConfig), TrainError> {
-    let path = run.join(RECIPE);
-    if !path.exists() {
-        return Ok((Arc::new(LocalStorage::new(run)), CheckpointConfig::default()));
-    }
-    let config = recipe::load(&path, &[])?;
-    Ok((open_storage(&config, run)?, config.checkpoint))
 }
 
 fn layout(SavedLayout { replicas, shards, .. }: SavedLayout) -> String {

@@ -4,11 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::storage_of;
-use crate::checkpoint::pins;
+use crate::checkpoint::{self, pins};
 use crate::error::TrainError;
 use crate::history::{Event, History};
-use crate::storage::Storage;
+use crate::storage::{Storage, storage_of_run};
 
 /// Flags of `checkpoint pin` and `checkpoint unpin`.
 #[derive(Debug, Args)]
@@ -24,13 +23,13 @@ pub struct PinArgs {
 
 impl PinArgs {
     pub(super) fn pin(&self) -> Result<(), TrainError> {
-        let storage = storage_of(&self.run)?.0;
+        let storage = storage_of_run(&self.run)?.0;
         pins::pin(&*storage, self.step, &self.reason)?;
         self.tell(&*storage, "pinned")
     }
 
     pub(super) fn unpin(&self) -> Result<(), TrainError> {
-        let storage = storage_of(&self.run)?.0;
+        let storage = storage_of_run(&self.run)?.0;
         pins::unpin(&*storage, self.step, &self.reason)?;
         self.tell(&*storage, "unpinned")
     }
@@ -38,7 +37,7 @@ impl PinArgs {
     /// What was done, into the run's history and to whoever asked for it.
     fn tell(&self, storage: &dyn Storage, what: &str) -> Result<(), TrainError> {
         let Self { run, step, reason } = self;
-        let place = storage.locate(&format!("step-{step:08}"));
+        let place = storage.locate(&checkpoint::step_name(*step));
         let event = Event::now(*step, 0, what, reason).with("checkpoint", place.clone());
         History::open(run)?.append(&event)?;
         println!("{what}: {place} ({reason})");

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use clap::Args;
 use fulmar_ep::Layout;
 
-use super::{layout, storage_of};
+use super::layout;
 use crate::checkpoint::{Manifest, reshard};
 use crate::error::TrainError;
-use crate::storage::{LocalStorage, Storage as _};
+use crate::storage::{LocalStorage, Storage as _, storage_of_run};
 use crate::telemetry::memory::human;
 
 /// Flags of `checkpoint reshard`.
@@ -32,7 +32,7 @@ pub struct ReshardArgs {
 
 impl ReshardArgs {
     pub(super) fn execute(&self) -> Result<(), TrainError> {
-        let (storage, _) = storage_of(&self.run)?;
+        let (storage, _) = storage_of_run(&self.run)?;
         let manifest = Manifest::read(&*storage, self.step)?;
         let to = LocalStorage::new(&self.out);
         let to_layout = Layout::new(self.replicas, self.shards);

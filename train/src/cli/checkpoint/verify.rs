@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
-use super::storage_of;
 use crate::checkpoint::{candidates, verify};
 use crate::error::TrainError;
+use crate::storage::storage_of_run;
 use crate::telemetry::memory::human;
 
 /// Flags of `checkpoint verify`.
@@ -25,7 +25,7 @@ pub struct VerifyArgs {
 
 impl VerifyArgs {
     pub(super) fn execute(&self) -> Result<(), TrainError> {
-        let (storage, _) = storage_of(&self.run)?;
+        let (storage, _) = storage_of_run(&self.run)?;
         let steps = match self.step {
             Some(step) => vec![step],
             None => candidates(&*storage)?.map(|found| found.step).collect(),
