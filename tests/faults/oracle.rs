@@ -43,7 +43,7 @@ pub(crate) fn same_end(scenario: &Scenario, run: &Path) -> Result<(), String> {
 /// step once where attempts are stitched.
 pub(crate) fn same_steps(undisturbed: &Path, run: &Path, last: u64) -> Result<(), String> {
     let log = |run: &Path| -> Result<BTreeMap<u64, Metrics>, String> {
-        let mut steps = updates_of_run(run).map_err(|error| error.chain())?;
+        let mut steps = updates_of_run(run, 0..=u64::MAX).map_err(|error| error.chain())?;
         steps.retain(|step, _| *step <= last);
         let varies = |name: &str| {
             name.starts_with("throughput/")
@@ -105,7 +105,7 @@ pub(crate) fn starts(run: &Path) -> Result<Vec<u64>, String> {
 
 /// The last step that the log has, of any attempt since the step that it began with.
 pub(crate) fn last_logged(run: &Path) -> Result<u64, String> {
-    let steps = updates_of_run(run).map_err(|error| error.chain())?;
+    let steps = updates_of_run(run, 0..=u64::MAX).map_err(|error| error.chain())?;
     Ok(steps.keys().max().copied().unwrap_or(0))
 }
 
