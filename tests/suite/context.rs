@@ -74,6 +74,13 @@ fn a_gate_holds_longer_rows_back_while_too_much_is_dropped() {
     let held = events(&tiny.path("run"), "context_held");
     assert_eq!(held.len(), 1, "{held:?}");
     assert!(held[0].0 == 8 && held[0].1.contains("3.00% allowed"), "{held:?}");
+    assert_eq!(events(&tiny.path("run"), "context_never_opened"), []);
+
+    // Without the other exchange they wait for good, and the end says so.
+    let dropping = [&LONGER[..], &DROPPING[..2]].concat();
+    tiny.run("waiting", &dropping).expect("sixteen steps");
+    let never = events(&tiny.path("waiting"), "context_never_opened");
+    assert!(never.len() == 1 && never[0] == (16, "rows of 64 tokens never opened".to_owned()));
 }
 
 #[test]

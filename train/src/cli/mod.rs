@@ -23,7 +23,10 @@ use crate::error::TrainError;
 #[command(
     name = "train",
     version,
-    after_help = "Example: train run examples/recipes/mini_d96.toml"
+    after_help = "\
+Example: train run examples/recipes/mini_d96.toml
+
+Exit status: 0 done, 2 usage, 3 data, 4 not finite, 5 peer lost, 6 checkpoint, 7 device, 1 other"
 )]
 pub struct Cli {
     /// What to do.

@@ -66,6 +66,23 @@ impl TrainingLoop<'_> {
         Ok(true)
     }
 
+    /// Says which stages of longer rows a run that has come to its horizon never opened.
+    pub(super) fn say_unopened(&mut self) {
+        let open = self.config.open_stages(self.state.batches);
+        if self.state.step < self.config.schedule.horizon() || open == self.config.context.len() {
+            return;
+        }
+        let lengths: Vec<String> =
+            self.config.context[open..].iter().map(|stage| stage.seq_len.to_string()).collect();
+        let text = format!("rows of {} tokens never opened", lengths.join(", "));
+        self.record.event(&Event::now(
+            self.state.step,
+            self.record.attempt(),
+            "context_never_opened",
+            text,
+        ));
+    }
+
     /// Takes rows, micro-batches and `qk_mult` of the context stages that are open.
     pub(super) fn take_shape(&mut self) -> Result<(), TrainError> {
         self.shape = self.config.with_open_stages(self.config.open_stages(self.state.batches));

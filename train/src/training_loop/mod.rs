@@ -162,6 +162,7 @@ impl<'a> TrainingLoop<'a> {
                 self.after_step(&tidings)?;
             }
         }
+        self.say_unopened();
         self.record.flush();
         self.pulse.enter(Phase::Saving);
         self.wait_for_pruning();
