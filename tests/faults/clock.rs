@@ -157,7 +157,7 @@ fn same_left(scenario: &Scenario, run: &Path) -> Result<(), String> {
         let there = |step: &u64| step_folder(run, *step).join("manifest.json").exists();
         (1..=crate::scenario::STEPS).filter(|step| *step != 7).filter(there).collect()
     };
-    let [found, needed] = [run, &undisturbed_run(scenario)].map(|run| left(run));
+    let [found, needed] = [run, &undisturbed_run(scenario)].map(left);
     if scenario.background || found == needed {
         return Ok(());
     }
