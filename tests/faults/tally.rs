@@ -133,9 +133,12 @@ fn text(panic: &(dyn Any + Send)) -> String {
         .unwrap_or_else(|| "a panic without a message".to_owned())
 }
 
-/// Prints the table; false if a fault was not survived.
+/// Prints the table, unless filters left nothing to try; false if a fault was not survived.
 pub(crate) fn print() -> bool {
     let counts = *COUNTS.lock().unwrap_or_else(PoisonError::into_inner);
+    if counts.iter().all(|count| count.tried + count.skipped == 0) {
+        return true;
+    }
     let mut all = Count::default();
     println!("{:<36} {:>7} {:>9} {:>8}", "faults", "tried", "survived", "skipped");
     for kind in Kind::ALL {

@@ -51,7 +51,12 @@ struct Fault {
     file: String,
     nth: u64,
     how: How,
+    /// How often its save was left out.
+    left_out: u32,
 }
+
+/// After so many saves that were left out beside training a fault is skipped.
+const MOST_LEFT_OUT: u32 = 50;
 
 impl Fault {
     fn code(&self) -> i32 {
@@ -115,7 +120,7 @@ impl Saves {
             let file = place.name.split_once('/').expect("in a folder").1;
             let fault = |how| {
                 let file = file.to_owned();
-                Fault { call: place.call(), file, nth: place.nth, how }
+                Fault { call: place.call(), file, nth: place.nth, how, left_out: 0 }
             };
             let commits = file == "manifest.json";
             if either(false, true) {
@@ -145,10 +150,15 @@ impl Saves {
             let round = end.needs(0).and_then(|()| self.sound(&run, &struck));
             let left_out: Vec<u64> =
                 events(&run, "save_skipped").unwrap_or_default().iter().map(|e| e.step).collect();
-            for (step, fault) in struck {
+            for (step, mut fault) in struck {
                 // Saves beside training that were not begun are struck another time.
-                if left_out.contains(&step) && rounds < 200 {
-                    waiting.push_back(fault);
+                if left_out.contains(&step) {
+                    fault.left_out += 1;
+                    if fault.left_out < MOST_LEFT_OUT {
+                        waiting.push_back(fault);
+                    } else {
+                        faults.skip(&format!("{fault:?}"), "its save was always left out");
+                    }
                     continue;
                 }
                 let place =
