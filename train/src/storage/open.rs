@@ -39,6 +39,10 @@ pub(crate) fn storage_of_run(
     run: &Path,
 ) -> Result<(Arc<dyn Storage>, CheckpointConfig), TrainError> {
     let path = run.join(RECIPE);
+    if !run.exists() {
+        let problem = "no such folder, needed a run's, with its recipe.toml, or one of checkpoints";
+        return Err(TrainError::checkpoint(run, problem));
+    }
     if !path.exists() {
         return Ok((Arc::new(LocalStorage::new(run)), CheckpointConfig::default()));
     }
