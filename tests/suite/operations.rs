@@ -256,6 +256,18 @@ fn a_run_that_is_under_way_is_neither_changed_nor_trained_twice() {
 }
 
 #[test]
+fn an_update_is_explained_by_the_exchange_of_its_attempt() {
+    let tiny = Tiny::new();
+    let by = |exchange| [&TWENTY[..], &["parallel.shards=2", exchange]].concat();
+    five_steps(&tiny, "run", &by("parallel.dispatch={kind=\"ring\"}"));
+    go_on(&tiny, "run", &by("parallel.dispatch={kind=\"ragged\"}"));
+    for (step, exchange) in [(5, "Ring"), (6, "Ragged")] {
+        let told = explain::explain(&tiny.path("run"), step).expect("made");
+        assert!(told.exchange.contains(exchange), "step {step}: {}", told.exchange);
+    }
+}
+
+#[test]
 fn alarms_may_change_between_attempts() {
     let tiny = Tiny::new();
     five_steps(&tiny, "run", &TWENTY);

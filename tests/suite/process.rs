@@ -15,10 +15,16 @@ pub(crate) fn handed_over() -> Option<PathBuf> {
 
 /// Runs `test` (as libtest names it) in a fresh process and returns how that ended.
 pub(crate) fn start(test: &str, folder: &Path) -> Output {
+    start_with(test, folder, &[])
+}
+
+/// As [`start`], with variables in the environment.
+fn start_with(test: &str, folder: &Path, variables: &[(&str, &str)]) -> Output {
     let program = std::env::current_exe().expect("the path of this test binary");
     Command::new(program)
         .args(["--exact", test, "--nocapture", "--include-ignored"])
         .env(FOLDER, folder)
+        .envs(variables.iter().copied())
         .output()
         .expect("the test binary starts")
 }
@@ -28,7 +34,12 @@ pub(crate) fn start(test: &str, folder: &Path) -> Output {
 /// # Panics
 /// If the second process fails, with all that it printed.
 pub(crate) fn again(test: &str, folder: &Path) -> String {
-    let output = start(test, folder);
+    again_with(test, folder, &[])
+}
+
+/// As [`again`], with variables in the environment.
+pub(crate) fn again_with(test: &str, folder: &Path, variables: &[(&str, &str)]) -> String {
+    let output = start_with(test, folder, variables);
     let text =
         [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
     let text = text.concat();

@@ -10,6 +10,7 @@ use crate::error::TrainError;
 use crate::history::{Event, History, STARTED};
 use crate::operations::{self, Operation};
 use crate::optim::StepRates;
+use crate::parallel::ParallelConfig;
 use crate::plan::grouped;
 use crate::recipe;
 use crate::telemetry::{Metrics, names, stitch};
@@ -76,6 +77,9 @@ pub fn explain(folder: &Path, step: u64) -> Result<Explanation, TrainError> {
     let block = batches_before * plan.batch.rows / plan.data.block_rows;
     let rates = StepRates::of(&plan, step - 1);
     let attempt = recorded.as_ref().and_then(|line| line.get(names::ATTEMPT)?.as_u64());
+    let started = |event: &&Event| event.what == STARTED && Some(event.attempt) == attempt;
+    let attempt = history.iter().find(started).cloned();
+    let exchange = *parallel(&plan, attempt.as_ref())?.dispatch_at(step - 1);
     let (mixture_stage, mixture_weights) = mixture(&plan, block);
     let is_change = |event: &&Event| event.what == operations::OPERATION && event.step < step;
     Ok(Explanation {
@@ -93,12 +97,9 @@ pub fn explain(folder: &Path, step: u64) -> Result<Explanation, TrainError> {
         block,
         mixture_stage,
         mixture_weights,
-        exchange: format!("{:?}", plan.parallel.dispatch_at(step - 1)),
+        exchange: format!("{exchange:?}"),
         operations: history.iter().filter(is_change).cloned().collect(),
-        attempt: history
-            .iter()
-            .find(|event| event.what == STARTED && Some(event.attempt) == attempt)
-            .cloned(),
+        attempt,
         events: history
             .into_iter()
             .filter(|event| event.step == step && event.what != operations::OPERATION)
@@ -126,6 +127,16 @@ fn plan_at(
         }
     }
     Ok(plan)
+}
+
+/// Ranks and exchanges of the attempt that made the update, which may be others than the recipe's.
+fn parallel(plan: &RunConfig, attempt: Option<&Event>) -> Result<ParallelConfig, TrainError> {
+    let Some(event) = attempt else { return Ok(plan.parallel.clone()) };
+    let Some(text) = event.detail.get("recipe").and_then(|text| text.as_str()) else {
+        return Ok(plan.parallel.clone());
+    };
+    let recipe: RunConfig = recipe::from_toml(text, "recipe of the attempt")?;
+    Ok(recipe.parallel)
 }
 
 /// Batches taken before the update; as many as updates where no log tells of skipped ones.

@@ -79,6 +79,12 @@ impl Alarms {
         losses.for_each(|loss| _ = self.over_floor(loss));
     }
 
+    /// Learns from the held-out losses of earlier attempts.
+    pub fn remember_heldout(&mut self, losses: impl Iterator<Item = f64>) {
+        let before = self.best_heldout.into_iter();
+        self.best_heldout = before.chain(losses).filter(|loss| loss.is_finite()).reduce(f64::min);
+    }
+
     /// What a step changes.
     pub fn after_step(&mut self, health: &Health) -> Vec<Change> {
         if health.skipped {

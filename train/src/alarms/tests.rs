@@ -132,6 +132,15 @@ fn a_loss_that_is_not_a_number_is_beyond_the_limit_and_no_floor() {
 }
 
 #[test]
+fn a_resumed_run_remembers_its_lowest_heldout_loss() {
+    let mut alarms = Alarms::new(&AlarmsConfig::default());
+    alarms.remember_heldout([f64::NAN, 3.2, 3.0, 3.1].into_iter());
+    assert_eq!(alarms.after_evaluation(3.04), None);
+    let change = alarms.after_evaluation(3.06).expect("0.06 over the lowest");
+    assert!(change.raised && (change.value - 0.06).abs() < 1e-12, "{change}");
+}
+
+#[test]
 fn a_resumed_run_remembers_its_floor() {
     let mut alarms = Alarms::new(&AlarmsConfig::default());
     alarms.remember((0..100).map(|step| 9.0 - 0.06 * f64::from(step)));

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Every rank writes a part: the tensors that all ranks hold are dealt over all of them, the experts
-//! of a shard over its replicas ([`dealing`]). A tensor is hashed as it is written, in *units*: one
+//! of a shard over its replicas (`dealing`). A tensor is hashed as it is written, in *units*: one
 //! expert of a slice, or all of another tensor. So whoever reads any of it can verify what it has
 //! read, and need read nothing more; each byte of a checkpoint is read once over all ranks.
 

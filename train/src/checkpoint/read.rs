@@ -194,7 +194,8 @@ pub(super) fn read(
 }
 
 /// Reads all of some stretches to where they are wanted, one after the other and each in parallel:
-/// memory that is new costs more time than the bytes. What is read is hashed on a thread of its own while more is read, and compared with the last piece of each unit.
+/// memory that is new costs more time than the bytes. What is read is hashed on a thread of its own
+/// while more is read, and compared with the last piece of each unit.
 pub(super) fn read_into<'a>(
     storage: &dyn Storage,
     stretches: &[Stretch],

@@ -166,10 +166,19 @@ fn a_plan_in_force_is_the_recipe_with_every_operation_of_the_history() {
     history.append(&opened.event(at(303), 1, "gate", &change)).expect("written");
     let in_force = |batches| plan_in_force(&first, folder.path(), at(batches)).expect("valid");
     assert_eq!(in_force(302), second, "the run decides again");
-    assert_eq!(in_force(303), second, "a state is saved before the run decides");
+    assert_eq!(in_force(303), second, "what is saved at a boundary is from before it");
     assert_eq!(in_force(304), third);
     let (event, _) = &of_run(folder.path()).expect("two")[0];
     assert_eq!((event.text.as_str(), event.what.as_str()), ("the grant ends", "operation"));
+    // An attempt that begins before the boundary decides anew; one that begins there does not.
+    let mut starts = |batches: u64| {
+        let event = Event::now(batches, 2, STARTED, "").with("batches", batches);
+        history.append(&event).expect("written");
+    };
+    starts(303);
+    assert_eq!(in_force(304), third);
+    starts(302);
+    assert_eq!(in_force(304), second);
 }
 
 #[test]

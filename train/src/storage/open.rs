@@ -31,16 +31,16 @@ pub fn open_storage(config: &RunConfig, run_folder: &Path) -> Result<Arc<dyn Sto
 }
 
 /// The storage of the checkpoints of a run that is there, as its recipe says, and what the recipe says
-/// of them; of a folder without a recipe, that folder.
+/// of them; of a folder that is there and has no recipe, that folder.
 ///
 /// # Errors
-/// As [`open_storage`], and if the recipe cannot be read.
+/// As [`open_storage`], and if there is no such folder or its recipe cannot be read.
 pub(crate) fn storage_of_run(
     run: &Path,
 ) -> Result<(Arc<dyn Storage>, CheckpointConfig), TrainError> {
     let path = run.join(RECIPE);
-    if !run.exists() {
-        let problem = "no such folder, needed a run's, with its recipe.toml, or one of checkpoints";
+    if !run.is_dir() {
+        let problem = "no such folder, needed one with a `recipe.toml` or with checkpoints";
         return Err(TrainError::checkpoint(run, problem));
     }
     if !path.exists() {

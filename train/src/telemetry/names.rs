@@ -12,6 +12,8 @@ use crate::step::StepReport;
 
 /// Completed updates, the key of every line.
 pub const STEP: &str = "step";
+/// Mean over domains of the held-out loss, without drops.
+pub const HELDOUT_LOSS: &str = "eval/heldout/macro_loss";
 /// Which start of the run wrote the line, from 1.
 pub const ATTEMPT: &str = "attempt";
 /// Cross-entropy plus weighted z-loss, in nats; what balances sequences has its own name.

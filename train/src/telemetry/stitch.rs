@@ -38,9 +38,28 @@ impl Curve {
     /// # Errors
     /// If the log cannot be read.
     pub fn read(folder: &Path, metric: &str, every: u64) -> Result<Self, TrainError> {
-        let mut attempts = Attempts::default();
-        let cut_short = jsonl::each(folder, |line| attempts.add(&line, of(metric)))?;
-        Ok(Self { cut_short, ..Self::new(attempts.stitch(), every) })
+        let [curve] = Self::read_several(folder, [(metric, every)])?;
+        Ok(curve)
+    }
+
+    /// As [`read`](Self::read) of several metrics, each with its `every`, in one pass over the log.
+    ///
+    /// # Errors
+    /// If the log cannot be read.
+    pub fn read_several<const N: usize>(
+        folder: &Path,
+        metrics: [(&str, u64); N],
+    ) -> Result<[Self; N], TrainError> {
+        let mut of_metrics = metrics.map(|metric| (metric, Attempts::default()));
+        let cut_short = jsonl::each(folder, |line| {
+            for ((metric, _), attempts) in &mut of_metrics {
+                attempts.add(&line, of(metric));
+            }
+        })?;
+        Ok(of_metrics.map(|((_, every), attempts)| Self {
+            cut_short,
+            ..Self::new(attempts.stitch(), every)
+        }))
     }
 
     /// The same of lines in the order they were written.

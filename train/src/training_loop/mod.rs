@@ -97,8 +97,7 @@ impl<'a> TrainingLoop<'a> {
         let mut alarms = Alarms::new(&config.alarms);
         let (mut record, mut peak) = (Record::silent(), None);
         if world.is_first() {
-            let so_far = Curve::read(&options.out, names::LOSS, 1)?.points;
-            alarms.remember(so_far.range(..=state.step).map(|(_, loss)| *loss));
+            remember(&mut alarms, &config, &options.out, state.step)?;
             let console = Console::new(state.step, end, config.log.every);
             record = Record::open(&options.out, console.clone(), config.log.tensorboard)?;
             let (folder, attempt) = (options.out.clone(), record.attempt());
@@ -253,6 +252,23 @@ impl<'a> TrainingLoop<'a> {
         self.last = Some(report);
         Ok(true)
     }
+}
+
+/// Teaches alarms what the log has of earlier attempts until `step`.
+fn remember(
+    alarms: &mut Alarms,
+    config: &RunConfig,
+    folder: &Path,
+    step: u64,
+) -> Result<(), TrainError> {
+    let metrics = [(names::LOSS, 1), (names::HELDOUT_LOSS, 0)];
+    let [training, heldout] = Curve::read_several(folder, metrics)?;
+    alarms.remember(training.points.range(..=step).map(|(_, loss)| *loss));
+    // The last one of an attempt is over all rows, and does not compare with others over some.
+    if config.evaluation.max_rows == 0 {
+        alarms.remember_heldout(heldout.points.range(..=step).map(|(_, loss)| *loss));
+    }
+    Ok(())
 }
 
 /// Whether something that happens every `every` steps happens now; 0 is never.
