@@ -9,8 +9,8 @@ use crate::error::TrainError;
 /// Flags of `doctor`.
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
-    /// The device.
-    #[arg(long, value_enum, default_value_t)]
+    /// auto, cpu, wgpu or cuda.
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
     pub device: DeviceChoice,
     /// Examine one operation in this very process and print the findings as JSON.
     #[arg(long, value_name = "NAME", requires = "json")]

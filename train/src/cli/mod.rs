@@ -40,7 +40,7 @@ pub enum Command {
     /// Train a recipe to its end, or to --steps.
     #[command(after_help = "Example: train run mini.toml --set seed=7 --steps 50 --out runs/seven")]
     Run(run::RunArgs),
-    /// Say what a recipe amounts to, without running it: counts, FLOPs by part, steps, rates, memory.
+    /// Say what a recipe amounts to: counts, FLOPs by part, steps, rates, memory.
     #[command(after_help = "Example: train plan examples/recipes/d768.toml --json")]
     Plan(plan::PlanArgs),
     /// Train a stretch of a run again, and compare every step and the weights with its record.
@@ -49,7 +49,7 @@ pub enum Command {
     /// Change the plan of a run in its course, by rule; or branch a cooldown off.
     #[command(after_help = "\
 Example: train replan runs/hero --steps 300000 --reason 'the machines go back in May'
-         train replan runs/hero --branch runs/cooldown --from 200000 --steps 212000 --reason 'a look'")]
+         train replan runs/hero --branch runs/end --from 200000 --steps 212000 --reason 'a look'")]
     Replan(replan::ReplanArgs),
     /// Look at checkpoints, verify, keep and reshard them, exchange weights with other tools.
     #[command(after_help = "Example: train checkpoint list runs/mini")]
@@ -102,5 +102,41 @@ pub fn main() -> ExitCode {
             eprintln!("error: {}", error.chain());
             crate::exit::status_of(&error).into()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    /// The words of every command, and of those below it.
+    fn all(words: &str, command: &clap::Command, found: &mut Vec<String>) {
+        found.push(words.to_owned());
+        for below in command.get_subcommands() {
+            all(&format!("{words} {}", below.get_name()), below, found);
+        }
+    }
+
+    #[test]
+    fn every_help_fits_a_screen_and_ends_with_an_example() {
+        let mut commands = Vec::new();
+        all("train", &Cli::command(), &mut commands);
+        assert!(commands.len() >= 17, "{}", commands.len());
+        let mut problems = Vec::new();
+        for words in commands {
+            let asked = Cli::try_parse_from(words.split(' ').chain(["--help"]));
+            let said = asked.expect_err("a help").to_string();
+            let wide = said.lines().filter(|line| line.chars().count() > 100);
+            problems.extend(wide.map(|line| format!("{words}: {line}")));
+            let lines = said.lines().count();
+            if lines > 26 {
+                problems.push(format!("{words}: {lines} lines"));
+            }
+            let example = said.find("Example: train ").unwrap_or_else(|| panic!("{words}: {said}"));
+            assert!(said[example..].lines().count() <= 4, "{said}");
+        }
+        assert!(problems.is_empty(), "{}", problems.join("\n"));
     }
 }

@@ -13,14 +13,14 @@ use crate::prove::{ProveOptions, prove};
 pub struct ProveArgs {
     /// Folder of the run.
     pub run: PathBuf,
-    /// Steps to train again, at least; those since the checkpoint before when absent.
+    /// Steps to train again, at least; those since the checkpoint before if absent.
     #[arg(long, value_name = "K")]
     pub steps: Option<u64>,
-    /// The step of the checkpoint at which to end; the newest when absent.
+    /// The checkpoint at which to end; the newest when absent.
     #[arg(long, value_name = "N")]
     pub until: Option<u64>,
-    /// The device; bits are those of the one that the run was trained on.
-    #[arg(long, value_enum, default_value_t)]
+    /// auto, cpu, wgpu or cuda; the kind that the run had.
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
     pub device: DeviceChoice,
     /// Print JSON.
     #[arg(long)]

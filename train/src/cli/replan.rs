@@ -19,6 +19,7 @@ use crate::{assemble, recipe};
 
 /// Flags of `replan`.
 #[derive(Debug, Args)]
+#[command(override_usage = "train replan <RUN> --reason <TEXT> <CHANGE>... [OPTIONS]")]
 #[command(group = ArgGroup::new("change")
     .args(["steps", "mixture", "exchange", "decay", "context"])
     .required(true)
@@ -32,22 +33,22 @@ pub struct ReplanArgs {
     /// Another horizon, in updates of the whole run.
     #[arg(long, value_name = "N")]
     pub steps: Option<u64>,
-    /// Stages of the mixture in the place of those that have not begun (TOML, `[[stages]]`).
+    /// Stages (TOML) in the place of those that have not begun.
     #[arg(long, value_name = "FILE")]
     pub mixture: Option<PathBuf>,
     /// Another exchange, as in a recipe: '{ kind = "ragged" }'.
     #[arg(long, value_name = "TOML")]
     pub exchange: Option<String>,
-    /// Decay on head gates and router weights, as of step 0; it falls to 0 at the horizon.
+    /// Decay on gates and router as of step 0; it falls to 0 at the horizon.
     #[arg(long, value_name = "X")]
     pub decay: Option<f64>,
-    /// One more stage of longer rows: tokens of a row, and the step from which it may open.
+    /// A stage of longer rows, and the step from which it may open.
     #[arg(long, value_name = "TOKENS@STEP", value_parser = parse_context)]
     pub context: Option<ContextStage>,
-    /// The step of the checkpoint that the change starts from; the newest when absent.
+    /// The checkpoint that the change starts from; the newest when absent.
     #[arg(long, value_name = "STEP")]
     pub from: Option<u64>,
-    /// Leave the run as it is and make a branch with its own horizon in this folder.
+    /// Leave the run as it is; make a branch with its own horizon here.
     #[arg(long, value_name = "DIR", requires = "steps")]
     pub branch: Option<PathBuf>,
     /// Show the plan before and after, and change nothing.

@@ -18,20 +18,20 @@ pub struct RunArgs {
     /// Change a field: path=value, as often as needed.
     #[arg(long = "set", value_name = "PATH=VALUE")]
     pub set: Vec<String>,
-    /// Stop after this many completed updates; the schedule stays that of the recipe.
+    /// Stop after this many updates; the schedule stays that of the recipe.
     #[arg(long, value_name = "N")]
     pub steps: Option<u64>,
     /// Folder of the run; runs/NAME when absent.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Go on from the newest whole checkpoint in the folder; start from zero if there is none.
+    /// Go on from the newest whole checkpoint; start from zero if none was saved.
     #[arg(long)]
     pub resume: bool,
-    /// Leave this batch out, counted from 0 over the whole run; as often as needed.
+    /// Leave this batch out, counted from 0 over the run; as often as needed.
     #[arg(long = "skip-batch", value_name = "N")]
     pub skip_batches: Vec<u64>,
-    /// The device.
-    #[arg(long, value_enum, default_value_t)]
+    /// auto, cpu, wgpu or cuda.
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
     pub device: DeviceChoice,
 }
 

@@ -117,19 +117,3 @@ fn what_cannot_be_exchanged_ends_with_the_status_of_its_kind() {
     assert_eq!(output.status.code(), Some(6), "{said}");
     assert!(said.contains("error: empty: there is neither"), "{said}");
 }
-
-#[test]
-fn every_help_fits_a_screen_and_ends_with_an_example() {
-    let place = Place::new("interchange_help");
-    for words in
-        [&["eval"][..], &["checkpoint"], &["checkpoint", "export"], &["checkpoint", "import"]]
-    {
-        let said = place.done(&[words, &["--help"]].concat());
-        let lines = said.lines().count();
-        assert!(lines <= 24, "{words:?}: {lines} lines\n{said}");
-        let wide = said.lines().find(|line| line.len() > 100);
-        assert!(wide.is_none(), "{words:?}: {wide:?}");
-        let example = said.find("Example: train ").expect("an example");
-        assert!(said[example..].lines().count() <= 2, "{said}");
-    }
-}
