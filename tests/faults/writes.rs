@@ -225,7 +225,13 @@ impl Saves {
         for (number, place) in calls.iter().rev().step_by(step).enumerate() {
             let code = [ENOSPC, EIO, EROFS, EACCES][number % 4];
             let file = place.name.split_once('/').expect("in a folder").1.to_owned();
-            let fault = Fault { call: place.call(), file, nth: place.nth, how: How::Fails(code) };
+            let fault = Fault {
+                call: place.call(),
+                file,
+                nth: place.nth,
+                how: How::Fails(code),
+                left_out: 0,
+            };
             let name = fault.name(STEPS);
             let wrong = Wrong::from(fault.call, &name, fault.nth, fault.how);
             let run = folder.join(format!("run-{number}"));
