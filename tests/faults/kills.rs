@@ -3,15 +3,16 @@
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 
+use fulmar::train::checkpoint::step_name;
 use fulmar::train::storage::Call;
 use libtest_mimic::Trial;
 
 use crate::child::{self, End};
 use crate::deadly::{Death, Moment, Place};
 use crate::form::{Draw, either, spread};
-use crate::oracle::{loss_of_death, same_end, starts};
+use crate::oracle::{loss_of_death, newest_whole, same_end, starts};
 use crate::play::Play;
-use crate::scenario::{ALL, BESIDE, CHANGING, REPLICAS, STREAMING, Scenario, folder};
+use crate::scenario::{ALL, BESIDE, CHANGING, EVERY, REPLICAS, STREAMING, Scenario, folder};
 use crate::tally::{Faults, Kind};
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -191,6 +192,9 @@ impl Within {
         let mut calls = play("sound").calls_of();
         calls.retain(|place| self.takes(place));
         assert!(!calls.is_empty(), "a sound run never {self:?}");
+        if self == Self::Saves {
+            self.around_the_manifest(faults, scenario, &calls, &play);
+        }
         let places = spread(self.count() + 2, calls.len() as u64);
         // Ends are the same in every run; what lies between is drawn.
         let mut draw = Draw::of(&format!("{self:?} {}", scenario.name));
@@ -206,6 +210,31 @@ impl Within {
             if !tried {
                 faults.skip(scenario.name, "no call came in which it was to die");
             }
+        }
+    }
+
+    /// Before the manifest of the first save there is no checkpoint, and after it there is one.
+    fn around_the_manifest(
+        self,
+        faults: &mut Faults,
+        scenario: &Scenario,
+        calls: &[Place],
+        play: &dyn Fn(&str) -> Play,
+    ) {
+        let manifest = format!("{}/manifest.json", step_name(EVERY));
+        for (call, moment, needed) in
+            [(Call::Create, Moment::Before, 0), (Call::Finish, Moment::After, EVERY)]
+        {
+            let place = calls.iter().find(|place| place.is(call) && place.name == manifest);
+            let death = Death { place: place.expect("the first save").clone(), moment };
+            let play = Play { death: Some(death.clone()), ..play(&format!("manifest-{needed}")) };
+            faults.try_one(&format!("{} {death:?}", scenario.name), || {
+                died(&child::play(&play))?;
+                match newest_whole(&play.out) {
+                    found if found == needed => goes_on(scenario, &play, 0),
+                    found => Err(format!("the newest whole is {found}, needed {needed}")),
+                }
+            });
         }
     }
 

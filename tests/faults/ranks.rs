@@ -161,6 +161,8 @@ fn play(scenario: &Scenario, run: &Path, rank: Option<Fault>) -> Play {
         format!("guard.stuck_secs={}", 2 * DEADLINE.as_secs()),
         "guard.slow_secs=1.0".to_owned(),
         "guard.slow_factor=3.0".to_owned(),
+        // Beside training it is a matter of time which collective is the nth.
+        "checkpoint.background=false".to_owned(),
     ];
     let recipe = scenario.undisturbed().recipe.clone();
     Play { recipe, out: run.to_owned(), set: set.into(), over: true, rank, ..Play::default() }
