@@ -14,6 +14,7 @@ pub mod step;
 
 pub mod alarms;
 pub mod assemble;
+pub mod background;
 pub mod capacity;
 pub mod checkpoint;
 mod compare_weights;

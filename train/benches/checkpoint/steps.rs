@@ -7,6 +7,7 @@ use fulmar_ep::{Local, World};
 use fulmar_model::Preset;
 use fulmar_tests::made_up::batch;
 use fulmar_train::RunConfig;
+use fulmar_train::background::give_way;
 use fulmar_train::checkpoint::{Run, Snapshot};
 use fulmar_train::optim::Schedule;
 use fulmar_train::state::{TrainState, balancing};
@@ -32,7 +33,10 @@ pub(crate) fn beside_saves(storage: &Arc<dyn Storage>, rounds: usize) {
         let snapshot = Snapshot::new(&Run::new(storage, &config, "made up"), &state, &world);
         let bytes = snapshot.num_bytes();
         let to = storage.clone();
-        let save = std::thread::spawn(move || snapshot.write(&*to));
+        let save = std::thread::spawn(move || {
+            give_way();
+            snapshot.write(&*to)
+        });
         // The first of them makes the copy of the state.
         let mut beside = Vec::new();
         while beside.is_empty() || !save.is_finished() {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::between_steps::{Saving, Tidings};
 use super::{TrainingLoop, due};
+use crate::background::give_way;
 use crate::checkpoint::save::{Files, Saved, commit};
 use crate::checkpoint::snapshot::Facts;
 use crate::checkpoint::{Run, Snapshot, step_name};
@@ -90,7 +91,10 @@ impl UnderWay {
         let facts = snapshot.facts().clone();
         let place = storage.locate("");
         let thread = std::thread::Builder::new().name("fulmar-save".to_owned());
-        let thread = thread.spawn(move || snapshot.write(&*storage));
+        let thread = thread.spawn(move || {
+            give_way();
+            snapshot.write(&*storage)
+        });
         let failed = |source| TrainError::Storage { doing: "start a thread for", place, source };
         Self { facts, began: Instant::now(), thread: thread.map_err(failed) }
     }
