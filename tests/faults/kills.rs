@@ -189,9 +189,19 @@ impl Within {
             }
             Play { recipe: recipe.clone(), out, ..Play::default() }
         };
-        let mut calls = play("sound").calls_of();
-        calls.retain(|place| self.takes(place));
-        assert!(!calls.is_empty(), "a sound run never {self:?}");
+        let sound = |run: &str| {
+            let mut calls = play(run).calls_of();
+            calls.retain(|place| self.takes(place));
+            calls
+        };
+        // Saves beside steps of a few milliseconds may be too few for one of them to be pruned.
+        let tries = ["sound", "sound-again", "sound-once-more"].map(String::from);
+        let calls = tries.iter().map(|run| sound(run)).find(|calls| !calls.is_empty());
+        let Some(calls) = calls else {
+            assert!(self == Self::Prunes, "a sound run never {self:?}");
+            faults.skip(scenario.name, "none of three sound runs saved often enough to prune");
+            return;
+        };
         if self == Self::Saves {
             self.around_the_manifest(faults, scenario, &calls, &play);
         }
