@@ -73,7 +73,7 @@ pub(crate) static REPLICAS: Scenario = Scenario::new(
         "context=[{from_step=5, seq_len=64, max_drop_fraction=1.0}]",
         "checkpoint.background=true",
         "checkpoint.first=1",
-        "checkpoint.keep_last=3",
+        "checkpoint.keep_last=1",
     ],
 );
 
