@@ -63,8 +63,12 @@ impl Default for GuardConfig {
 /// # Errors
 /// If its history cannot be read.
 pub(crate) fn batches_left_out(folder: &Path) -> Result<BTreeSet<u64>, TrainError> {
-    let events = History::read(folder)?;
-    Ok(events.iter().filter(|event| event.what == LEFT_OUT).filter_map(batch_of).collect())
+    Ok(left_out_of(&History::read(folder)?).collect())
+}
+
+/// The batches that were left out, of a run with these events.
+pub(crate) fn left_out_of(events: &[Event]) -> impl Iterator<Item = u64> {
+    events.iter().filter(|event| event.what == LEFT_OUT).filter_map(batch_of)
 }
 
 /// The batch that an event is about.

@@ -133,6 +133,19 @@ impl Group {
         self.run(label, Collective::Barrier).map(drop)
     }
 
+    /// The first member's bytes, on every member; what the others hand in is not looked at.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn bytes_of_first(
+        &self,
+        label: &'static str,
+        bytes: &[u8],
+    ) -> Result<Vec<u8>, TransportError> {
+        let own = if self.rank() == 0 { bytes } else { &[] };
+        Ok(self.gather_bytes(label, own)?.swap_remove(0))
+    }
+
     /// Every member's bytes, by member; they may differ in length.
     ///
     /// # Errors

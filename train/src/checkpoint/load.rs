@@ -116,7 +116,7 @@ fn recipe_for_all(
         Ok(own) => own,
         Err(damage) => return Ok(Err(damage)),
     };
-    let text = world.all.gather_bytes("recipe of a checkpoint", &own)?.swap_remove(0);
+    let text = world.all.bytes_of_first("recipe of a checkpoint", &own)?;
     Ok(Ok(String::from_utf8_lossy(&text).into_owned()))
 }
 

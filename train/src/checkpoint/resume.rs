@@ -167,7 +167,7 @@ fn choose(
     let found = found.unwrap_or_default();
     found.rejected.iter().for_each(|reason| passed.over(reason));
     passed.damaged |= found.damaged;
-    let text = world.all.gather_bytes("checkpoint", found.text.as_bytes())?.swap_remove(0);
+    let text = world.all.bytes_of_first("checkpoint", found.text.as_bytes())?;
     let place = run.storage.locate("");
     if text.is_empty() {
         world.all.agree("checkpoint", format!("none in {place}"))?;

@@ -127,7 +127,7 @@ pub(crate) fn commit(
         Some(Err(error)) => error.chain(),
         _ => String::new(),
     };
-    let problem = world.all.gather_bytes("manifest", problem.as_bytes())?.swap_remove(0);
+    let problem = world.all.bytes_of_first("manifest", problem.as_bytes())?;
     if !problem.is_empty() {
         return not_saved(0, String::from_utf8_lossy(&problem).into_owned());
     }

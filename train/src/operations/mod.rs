@@ -201,7 +201,7 @@ pub fn of_all_ranks(folder: &Path, world: &World) -> Result<Vec<Operation>, Trai
         own.extend(of_run(folder)?.into_iter().map(|(_, operation)| operation));
     }
     let own = serde_json::to_vec(&own).expect("plain values");
-    let first = world.all.gather_bytes("operations of the run", &own)?.swap_remove(0);
+    let first = world.all.bytes_of_first("operations of the run", &own)?;
     Ok(serde_json::from_slice(&first).expect("operations of the first rank"))
 }
 

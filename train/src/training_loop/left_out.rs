@@ -10,7 +10,7 @@ use std::path::Path;
 use fulmar_ep::World;
 
 use crate::error::TrainError;
-use crate::guard::{GuardConfig, LEFT_OUT, batch_of};
+use crate::guard::{GuardConfig, batch_of, left_out_of};
 use crate::history::{Event, History};
 use crate::state::TrainState;
 
@@ -34,15 +34,12 @@ pub(super) fn agree(
     let mut left_out: BTreeSet<u64> = guard.skip_batches.iter().copied().collect();
     if world.is_first() {
         let events = History::read(folder)?;
-        left_out.extend(events.iter().filter(|event| event.what == LEFT_OUT).filter_map(batch_of));
+        left_out.extend(left_out_of(&events));
         refuse_a_third_time(&events, &left_out)?;
     }
-    let own: Vec<u64> = left_out.into_iter().collect();
-    let count = world.all.gather_u64("batches left out", &[own.len() as u64])?[0][0] as usize;
-    // What other ranks send is not looked at.
-    let send: Vec<u64> = own.into_iter().chain(std::iter::repeat(0)).take(count).collect();
-    let first = world.all.gather_u64("batches left out", &send)?.swap_remove(0);
-    Ok(first.into_iter().collect())
+    let own = serde_json::to_vec(&left_out).expect("plain values");
+    let first = world.all.bytes_of_first("batches left out", &own)?;
+    Ok(serde_json::from_slice(&first).expect("batches of the first rank"))
 }
 
 /// How many of the batches that a state has taken were skipped because their step was not finite:
@@ -78,6 +75,7 @@ mod tests {
     use fulmar_ep::transport::run_world;
 
     use super::*;
+    use crate::guard::LEFT_OUT;
 
     fn end(batch: u64, digest: &str, ended: bool) -> Event {
         let event = Event::now(batch, 1, NOT_FINITE, "").with("batch", batch);
@@ -95,6 +93,7 @@ mod tests {
         assert!(error.contains("batch 7 (digest 00000000000000aa) has ended"), "{error}");
         refuse_a_third_time(&twice, &BTreeSet::from([7])).expect("it is left out");
     }
+
     #[test]
     fn what_the_first_rank_knows_from_the_history_holds_on_every_rank() {
         let folder = tempfile::tempdir().expect("a temporary folder");
