@@ -44,6 +44,22 @@ impl Batch {
         }
     }
 
+    /// One row that is one document without padding, to read logits of; nothing in it counts.
+    pub fn of_document(tokens: &[u32]) -> Self {
+        let len = tokens.len();
+        Self {
+            num_rows: 1,
+            seq_len: len,
+            first_row: 0,
+            tokens: tokens.iter().map(|&token| token as i32).collect(),
+            targets: vec![0; len],
+            loss_weight: vec![0.0; len],
+            segment_ids: vec![0; len],
+            token_valid: vec![true; len],
+            cells: vec![0],
+        }
+    }
+
     pub(crate) fn from_rows(first_row: u64, seq_len: usize, rows: &[Row]) -> Self {
         let mut batch = Self::with_capacity(first_row, rows.len(), seq_len);
         for row in rows {

@@ -43,7 +43,7 @@ pub fn generate<D: TokenDispatcher, R: Router>(
     let mut text = prompt.to_vec();
     for _ in 0..sampling.max_new_tokens {
         let window = &text[text.len().saturating_sub(sampling.seq_len)..];
-        let logits = scorer.next_logits(&row(window), window.len() - 1)?;
+        let logits = scorer.next_logits(&Batch::of_document(window), window.len() - 1)?;
         let logits: Vec<f32> = logits.into_data().iter::<f32>().collect();
         let next = draw(&logits, sampling.temperature, generator.random());
         let draws = scorer.shards().gather_u64("sampled token", &[u64::from(next)])?;
@@ -54,22 +54,6 @@ pub fn generate<D: TokenDispatcher, R: Router>(
         text.push(next);
     }
     Ok(text.split_off(prompt.len()))
-}
-
-/// One row that is one document without padding; its targets are not read.
-fn row(tokens: &[u32]) -> Batch {
-    let len = tokens.len();
-    Batch {
-        num_rows: 1,
-        seq_len: len,
-        first_row: 0,
-        tokens: tokens.iter().map(|&token| token as i32).collect(),
-        targets: vec![0; len],
-        loss_weight: vec![0.0; len],
-        segment_ids: vec![0; len],
-        token_valid: vec![true; len],
-        cells: vec![0],
-    }
 }
 
 /// The token at `uniform` (0 to 1) of the distribution's cumulative sum.

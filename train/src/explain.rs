@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::config::RunConfig;
 use crate::error::TrainError;
 use crate::history::{Event, History, STARTED};
-use crate::operations::{self, Operation};
+use crate::operations;
 use crate::optim::StepRates;
 use crate::parallel::ParallelConfig;
 use crate::plan::grouped;
@@ -66,7 +66,7 @@ pub fn explain(folder: &Path, step: u64) -> Result<Explanation, TrainError> {
     let first = recipe::load(&folder.join("recipe.toml"), &[])?;
     let recorded = stitch::updates_of_run(folder, step..=step)?.remove(&step);
     let history = History::read(folder)?;
-    let plan = plan_at(&first, folder, step, recorded.as_ref())?;
+    let plan = plan_at(&first, (&history, folder), step, recorded.as_ref())?;
     let horizon = plan.schedule.horizon();
     if step == 0 || step > horizon {
         let rule = format!("1 to {horizon}, the updates of the plan");
@@ -112,17 +112,15 @@ pub fn explain(folder: &Path, step: u64) -> Result<Explanation, TrainError> {
 /// part of it.
 fn plan_at(
     first: &RunConfig,
-    folder: &Path,
+    (history, folder): (&[Event], &Path),
     step: u64,
     recorded: Option<&Metrics>,
 ) -> Result<RunConfig, TrainError> {
     let mut plan = first.clone();
-    for (event, operation) in operations::of_run(folder)? {
+    for (event, operation) in operations::of_events(history, folder)? {
         // Of a step that lies ahead, every operation that is known is part of the plan.
         let later = recorded.is_some() && event.step >= step;
-        let opens_later = matches!(&operation, Operation::ContextOpened { at_batch, .. }
-            if *at_batch > batches_before(step, recorded));
-        if !later && !opens_later {
+        if !later && !operation.opens_after(batches_before(step, recorded)) {
             plan = operation.apply(&plan)?;
         }
     }

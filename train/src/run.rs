@@ -95,8 +95,9 @@ impl RunSummary {
 ///
 /// # Errors
 /// Before anything is written: a broken rule, a missing device, data that cannot be read, or a
-/// folder that holds another run, or one that another process trains. Later: a step that is not finite, a file that cannot be written.
-/// Of several ranks, the first cause, with the rank's number.
+/// folder that holds another run, or one that another process trains. Later: a step that is not
+/// finite, a last checkpoint that cannot be written. Of several ranks, the first cause, with the
+/// rank's number.
 pub fn run(config: &RunConfig, options: &RunOptions) -> Result<RunSummary, TrainError> {
     config.validate()?;
     let board = Board::default();

@@ -180,25 +180,9 @@ fn prompts(model: &ModelConfig, tokenizer: &Tokenizer) -> Result<Vec<Batch>, Tra
             (model.sliding_window + PAST_WINDOW).max(1 + of_text.len())
         };
         ids.extend(of_text.iter().cycle().take(len.min(model.max_seq_len) - 1));
-        prompts.push(row(&ids));
+        prompts.push(Batch::of_document(&ids));
     }
     Ok(prompts)
-}
-
-/// One row that is one document without padding; its targets are not read.
-fn row(ids: &[u32]) -> Batch {
-    let len = ids.len();
-    Batch {
-        num_rows: 1,
-        seq_len: len,
-        first_row: 0,
-        tokens: ids.iter().map(|&id| id as i32).collect(),
-        targets: vec![0; len],
-        loss_weight: vec![0.0; len],
-        segment_ids: vec![0; len],
-        token_valid: vec![true; len],
-        cells: vec![0],
-    }
 }
 
 /// Logits of the last positions of each prompt, on the CPU, whose sums have one order.

@@ -151,7 +151,7 @@ impl Operation {
     }
 
     /// Whether it is a context stage that opened after so many batches were taken.
-    fn opens_after(&self, batches: u64) -> bool {
+    pub(crate) fn opens_after(&self, batches: u64) -> bool {
         matches!(self, Self::ContextOpened { at_batch, .. } if *at_batch > batches)
     }
 
@@ -173,19 +173,27 @@ fn value<T: Serialize>(plain: &T) -> serde_json::Value {
 /// # Errors
 /// If the history cannot be read, or one of its operations is of no known kind.
 pub fn of_run(folder: &Path) -> Result<Vec<(Event, Operation)>, TrainError> {
+    of_events(&History::read(folder)?, folder)
+}
+
+/// As [`of_run`], of the events in the history of the run in `folder`.
+pub(crate) fn of_events(
+    events: &[Event],
+    folder: &Path,
+) -> Result<Vec<(Event, Operation)>, TrainError> {
     let mut operations = Vec::new();
-    for event in History::read(folder)? {
+    for event in events {
         if let Some(began) = event.detail.get("batches").filter(|_| event.what == STARTED) {
             let began = began.as_u64().unwrap_or(0);
             operations.retain(|(_, operation): &(Event, Operation)| !operation.opens_after(began));
         }
-        let Some(operation) = Operation::of_event(&event) else { continue };
+        let Some(operation) = Operation::of_event(event) else { continue };
         let operation = operation.map_err(|error| TrainError::Recipe {
             origin: folder.join(HISTORY_FILE).display().to_string(),
             field: format!("operation at step {}", event.step),
             problem: error.to_string(),
         })?;
-        operations.push((event, operation));
+        operations.push((event.clone(), operation));
     }
     Ok(operations)
 }

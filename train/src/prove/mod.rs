@@ -82,7 +82,7 @@ pub fn prove(options: &ProveOptions) -> Result<Proof, TrainError> {
     let recorded = stitch::updates_of_run(folder, steps.clone())?;
     let done = stitch::updates_of_run(&place, steps)?;
     let proof =
-        Proof::new(place, (&from, &until, &again), &compare(&from, &until, &recorded, &done));
+        Proof::new(place, (&from, &until, &again), compare(&from, &until, &recorded, &done));
     proof.write()?;
     Ok(proof)
 }
@@ -149,7 +149,6 @@ fn plan_of_stretch(
 
 /// What is compared of each step.
 struct Compared {
-    steps: u64,
     missing: Vec<u64>,
     figures: BTreeMap<String, u64>,
     differences: Vec<Difference>,
@@ -162,12 +161,8 @@ fn compare(
     recorded: &BTreeMap<u64, Metrics>,
     done: &BTreeMap<u64, Metrics>,
 ) -> Compared {
-    let mut compared = Compared {
-        steps: until.step - from.step,
-        missing: Vec::new(),
-        figures: BTreeMap::new(),
-        differences: Vec::new(),
-    };
+    let (missing, differences) = (Vec::new(), Vec::new());
+    let mut compared = Compared { missing, figures: BTreeMap::new(), differences };
     for step in from.step + 1..=until.step {
         let (Some(recorded), Some(done)) = (recorded.get(&step), done.get(&step)) else {
             compared.missing.push(step);

@@ -61,9 +61,9 @@ impl Proof {
     pub(super) fn new(
         place: PathBuf,
         (from, until, again): (&Manifest, &Manifest, &Manifest),
-        compared: &Compared,
+        compared: Compared,
     ) -> Self {
-        let mut differences = compared.differences.clone();
+        let Compared { missing, figures, mut differences } = compared;
         let digests = [
             ("digest of all weights", &until.weights, &again.weights),
             ("digest of the state", &until.state, &again.state),
@@ -80,13 +80,12 @@ impl Proof {
             let figure = "batches taken".to_owned();
             differences.push(Difference { step: until.step, figure, recorded, again });
         }
-        debug_assert_eq!(compared.steps, until.step - from.step);
         Self {
             place,
             from: from.step,
             until: until.step,
-            missing: compared.missing.clone(),
-            figures: compared.figures.clone(),
+            missing,
+            figures,
             weights: until.weights.clone(),
             state: until.state.clone(),
             differences,

@@ -52,9 +52,9 @@ impl TrainingLoop<'_> {
             return Ok(None);
         }
         let mut bigram = TokenBigram::new(self.config.model.vocab_size);
+        let plan = self.data.rows.lengths().batches(per_step)?;
         for batch in 0..batches {
-            let rows = self.data.rows.rows_of_batch(batch, per_step)?;
-            bigram.count(&self.data.rows.batch(rows));
+            bigram.count(&self.data.rows.batch(plan.rows(batch)));
         }
         let batch_rows = self.config.evaluation.batch_rows;
         let nats = |batch: &Batch| Ok(bigram.nats(batch));

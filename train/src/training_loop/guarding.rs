@@ -23,20 +23,16 @@ impl TrainingLoop<'_> {
     /// Every rank has the same loss and norm, so all decide the same.
     pub(super) fn skip(&mut self, report: &StepReport, batch: &Batch) -> Result<(), TrainError> {
         self.skipped += 1;
-        let step = self.state.step;
-        let error = TrainError::NotFinite {
-            step,
-            loss: report.loss,
-            grad_norm: report.grad_norm,
-            digest: batch.digest(),
-        };
+        let (step, digest) = (self.state.step, batch.digest());
+        let (loss, grad_norm) = (report.loss, report.grad_norm);
+        let error = TrainError::NotFinite { step, loss, grad_norm, digest };
         let guard = &self.config.guard;
         let ends =
             guard.on_not_finite == OnNotFinite::Stop || self.skipped > guard.max_skipped_steps;
         let event =
             Event::now(step, self.record.attempt(), left_out::NOT_FINITE, error.to_string());
         let event = event.with("batch", self.state.batches - 1).with("ended", ends);
-        self.record.quiet_event(&event.with("digest", format!("{:016x}", batch.digest())));
+        self.record.quiet_event(&event.with("digest", format!("{digest:016x}")));
         if ends {
             self.record.flush();
             return Err(error);

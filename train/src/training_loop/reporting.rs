@@ -22,6 +22,9 @@ impl TrainingLoop<'_> {
     ) -> Result<(), TrainError> {
         let step = self.state.step;
         let parameters = self.parameter_norms(report)?;
+        if !self.world.is_first() {
+            return Ok(());
+        }
         let line = StepLine {
             config: &self.shape,
             report,
@@ -36,9 +39,6 @@ impl TrainingLoop<'_> {
             phases: self.pulse.take_seconds(),
             peak: self.peak,
         };
-        if !self.world.is_first() {
-            return Ok(());
-        }
         let (mut metrics, mfu) = (line.metrics(), line.mfu());
         let judged = mfu.filter(|_| self.peak.is_some_and(|peak| peak.accelerator));
         let changes = self.alarms.after_step(&Health::of(report, step, &self.config, judged));

@@ -110,12 +110,13 @@ impl UnderWay {
 impl TrainingLoop<'_> {
     /// Begins a save of this step's state if one is due.
     pub(super) fn save_if_due(&mut self, tidings: &[Tidings]) -> Result<(), TrainError> {
-        let (config, step) = (self.config.checkpoint.clone(), self.state.step);
+        let (config, step) = (&self.config.checkpoint, self.state.step);
         let again = self.saver.retry_at.is_some_and(|at| step >= at);
         let by_steps = due(step, config.every) || step == config.first;
         if !config.enabled || !(by_steps || tidings[0].save_due || again) {
             return Ok(());
         }
+        let background = config.background;
         // What is saved is in the log.
         self.record.flush();
         self.pulse.enter(Phase::Saving);
@@ -129,7 +130,7 @@ impl TrainingLoop<'_> {
         }
         self.saver.retry_at = None;
         let snapshot = self.snapshot();
-        if config.background {
+        if background {
             let storage = self.saver.storage.clone();
             self.saver.under_way = Some(UnderWay::begin(snapshot, storage));
             return Ok(());
