@@ -9,12 +9,14 @@ const MAX_DOMAIN_BYTES: usize = 64;
 
 /// Domain and quality of a document, the unit that a mixture weighs.
 ///
-/// Its name, `<domain>/q<quality>`, compares case-sensitively.
+/// Its name compares case-sensitively: `<domain>/q<quality>`, or `c07q3` for the numbered domain `c07`
+/// (`c` and two digits or more), as cells of a clustered corpus are called.
 ///
 /// ```
 /// let key: fulmar_data::CellKey = "poetry/q3".parse()?;
 /// assert_eq!((key.domain.as_str(), key.quality), ("poetry", 3));
 /// assert_eq!(key.to_string(), "poetry/q3");
+/// assert_eq!("c07q3".parse::<fulmar_data::CellKey>()?.domain, "c07");
 /// # Ok::<(), fulmar_data::DataError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,6 +28,12 @@ pub struct CellKey {
 }
 
 impl CellKey {
+    /// Whether the domain is a number, and the name the short one.
+    fn is_numbered(&self) -> bool {
+        let digits = self.domain.strip_prefix('c').unwrap_or_default();
+        digits.len() >= 2 && digits.bytes().all(|b| b.is_ascii_digit())
+    }
+
     /// Whether the domain can name a folder on every common file system.
     pub(crate) fn has_valid_domain(&self) -> bool {
         let domain = &self.domain;
@@ -37,7 +45,8 @@ impl CellKey {
 
 impl fmt::Display for CellKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/q{}", self.domain, self.quality)
+        let between = if self.is_numbered() { "" } else { "/" };
+        write!(f, "{}{between}q{}", self.domain, self.quality)
     }
 }
 
@@ -45,10 +54,11 @@ impl FromStr for CellKey {
     type Err = DataError;
 
     fn from_str(name: &str) -> Result<Self> {
-        name.rsplit_once("/q")
+        name.rsplit_once('q')
             .and_then(|(domain, quality)| {
+                let domain = domain.strip_suffix('/').unwrap_or(domain);
                 let key = CellKey { domain: domain.to_owned(), quality: quality.parse().ok()? };
-                // The round trip refuses spellings such as `q03` and `q+3`.
+                // The round trip refuses spellings such as `q03`, `q+3` and `c07/q3`.
                 (key.has_valid_domain() && key.to_string() == name).then_some(key)
             })
             .ok_or_else(|| DataError::CellName { found: name.to_owned() })
@@ -61,7 +71,9 @@ mod tests {
 
     #[test]
     fn a_name_that_could_leave_the_store_is_refused() {
-        for name in ["../q1", "a/b/q1", "/q1", "a/q", "a/q-1", "a/q03", ".a/q1", "a"] {
+        for name in
+            ["../q1", "a/b/q1", "/q1", "a/q", "a/q-1", "a/q03", ".a/q1", "a", "aq1", "c07/q3"]
+        {
             let error = name.parse::<CellKey>().expect_err(name);
             assert!(error.to_string().contains(name), "{error}");
         }

@@ -1,10 +1,12 @@
 //! Documents from JSON lines, one at a time.
 
-use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+use serde::Deserialize;
 use serde_json::error::Category;
 
 use crate::{
-    CellKey, DataError, Result,
+    CellKey, DataError, Ledger, Reason, Result,
     source::{LineReader, Source},
 };
 
@@ -12,7 +14,7 @@ use crate::{
 pub const DEFAULT_DOMAIN: &str = "default";
 
 /// A piece of text that is read from beginning to end, with what is known about it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Document {
     /// Name within the corpus; `<file>:<line>` when the line has no `id`.
     pub id: String,
@@ -24,37 +26,20 @@ pub struct Document {
     pub quality: u32,
     /// Origin; the name of the file when the line has no `source`.
     pub origin: String,
+    /// Name of the file that holds it.
+    pub file: Arc<str>,
+    /// Its place in the file, counted from 1: the line, the row of the table; 1 for a text file.
+    pub record: u64,
+    /// A given score of its quality, where the file has one.
+    pub score: Option<f64>,
+    /// A given embedding of its text, where the file has one.
+    pub embedding: Option<Vec<f32>>,
 }
 
 impl Document {
     /// The cell that this document belongs to.
     pub fn cell(&self) -> CellKey {
         CellKey { domain: self.domain.clone(), quality: self.quality }
-    }
-}
-
-/// What became of every line of a file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Ledger {
-    /// Lines read; a last line without newline counts.
-    pub lines: u64,
-    /// Lines of white space only, skipped.
-    pub blank_lines: u64,
-    /// Lines that hold a document.
-    pub documents: u64,
-    /// Documents whose text has no character, skipped.
-    pub empty: u64,
-    /// Documents handed on.
-    pub kept: u64,
-    /// UTF-8 bytes of the text of the kept documents.
-    pub text_bytes: u64,
-}
-
-impl Ledger {
-    /// Whether every line is accounted for.
-    pub fn closes(&self) -> bool {
-        self.lines == self.blank_lines + self.documents && self.documents == self.empty + self.kept
     }
 }
 
@@ -73,7 +58,7 @@ struct Line {
 /// Empty documents and blank lines are skipped and counted in [`DocumentReader::ledger`]. The first
 /// error ends the iteration.
 pub struct DocumentReader {
-    name: String,
+    name: Arc<str>,
     lines: LineReader,
     line: Vec<u8>,
     ledger: Ledger,
@@ -87,7 +72,7 @@ impl DocumentReader {
     /// [`DataError::Io`] if the file cannot be opened or read.
     pub fn open(source: &Source) -> Result<Self> {
         Ok(Self {
-            name: source.name().to_owned(),
+            name: source.name().into(),
             lines: source.open()?,
             line: Vec::new(),
             ledger: Ledger::default(),
@@ -114,21 +99,20 @@ impl DocumentReader {
             let document = self.parse_line()?;
             self.ledger.documents += 1;
             if document.text.is_empty() {
-                self.ledger.empty += 1;
+                self.ledger.leave_out(Reason::Empty);
                 continue;
             }
-            self.ledger.kept += 1;
-            self.ledger.text_bytes += document.text.len() as u64;
+            self.ledger.keep(&document.text);
             return Ok(Some(document));
         }
         if self.ledger.lines == 0 {
-            return Err(DataError::EmptyFile { file: self.name.clone() });
+            return Err(DataError::EmptyFile { file: self.name.to_string() });
         }
         Ok(None)
     }
 
     fn parse_line(&self) -> Result<Document> {
-        let (file, line) = (self.name.clone(), self.ledger.lines);
+        let (file, line) = (self.name.to_string(), self.ledger.lines);
         let json = match std::str::from_utf8(&self.line) {
             Ok(json) => json.trim_ascii(),
             Err(error) => {
@@ -153,7 +137,11 @@ impl DocumentReader {
             text,
             domain: fields.domain.unwrap_or_else(|| DEFAULT_DOMAIN.to_owned()),
             quality: fields.quality.unwrap_or(0),
-            origin: fields.source.unwrap_or_else(|| self.name.clone()),
+            origin: fields.source.unwrap_or_else(|| self.name.to_string()),
+            file: Arc::clone(&self.name),
+            record: line,
+            score: None,
+            embedding: None,
         })
     }
 }

@@ -115,7 +115,7 @@ pub enum DataError {
         domain: String,
     },
     /// A cell name that cannot be read.
-    #[error("cell name is {found:?}; need `<domain>/q<quality>`, such as `poetry/q3`")]
+    #[error("cell name is {found:?}; need `<domain>/q<quality>`, such as `poetry/q3`, or `c07q3`")]
     CellName {
         /// The name found.
         found: String,

@@ -5,6 +5,8 @@ mod error;
 mod cell;
 pub mod corpus;
 mod document;
+mod judge;
+mod ledger;
 mod source;
 mod tokenizer;
 
@@ -24,9 +26,11 @@ mod row;
 
 pub use batch::Batch;
 pub use cell::CellKey;
-pub use document::{DEFAULT_DOMAIN, Document, DocumentReader, Ledger};
+pub use document::{DEFAULT_DOMAIN, Document, DocumentReader};
 pub use error::{DataError, Result};
 pub use eval_rows::{EvalBatch, EvalDocument, EvalRows, NO_DOCUMENT};
+pub use judge::{Assign, Judge, Verdict};
+pub use ledger::{Ledger, Reason};
 pub use lengths::{BatchPlan, LengthChange, LengthPlan, LengthStage, RowLengths};
 pub use loader::{Loader, READ_AHEAD_BATCHES};
 pub use mixture::{DEFAULT_BLOCK_ROWS, MixtureConfig, MixturePlan, Stage};

@@ -4,6 +4,7 @@
 
 mod capacity;
 mod checkpoint;
+mod data;
 mod doctor;
 mod eval;
 mod explain;
@@ -54,6 +55,9 @@ Example: train replan runs/hero --steps 300000 --reason 'the machines go back in
     /// Look at checkpoints, verify, keep and reshard them, exchange weights with other tools.
     #[command(after_help = "Example: train checkpoint list runs/mini")]
     Checkpoint(checkpoint::CheckpointArgs),
+    /// Make token stores of files, look at them, clean, sort into cells and mix.
+    #[command(after_help = "Example: train data inspect runs/cache/0123456789abcdef")]
+    Data(data::DataArgs),
     /// Say what was in force in one update of a run, or will be, and why.
     #[command(after_help = "Example: train explain runs/hero 58015")]
     Explain(explain::ExplainArgs),
@@ -84,6 +88,7 @@ impl Command {
             Self::Prove(args) => args.execute(),
             Self::Replan(args) => args.execute(),
             Self::Checkpoint(args) => args.execute(),
+            Self::Data(args) => args.execute(),
             Self::Explain(args) => args.execute(),
             Self::Capacity(args) => args.execute(),
             Self::Eval(args) => args.execute(),

@@ -1,0 +1,31 @@
+//! `train data`: a file for each thing to do.
+
+mod inspect;
+
+use clap::{Args, Subcommand};
+
+use crate::error::TrainError;
+
+/// Flags of `data`.
+#[derive(Debug, Args)]
+pub struct DataArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: DataCommand,
+}
+
+/// What to do with data.
+#[derive(Debug, Subcommand)]
+pub enum DataCommand {
+    /// Show the cells of a store: documents, tokens, bytes.
+    #[command(after_help = "Example: train data inspect runs/cache/0123456789abcdef")]
+    Inspect(inspect::InspectArgs),
+}
+
+impl DataArgs {
+    pub(super) fn execute(self) -> Result<(), TrainError> {
+        match self.command {
+            DataCommand::Inspect(args) => args.execute(),
+        }
+    }
+}
