@@ -224,7 +224,7 @@ impl Play {
             println!("{}", verified.map_or_else(|error| error.chain(), |()| "whole".to_owned()));
             println!("{}", begins(number, "resume"));
             let found = on_ranks(config, |world| {
-                let plan_at = |at: Position| {
+                let plan_at = |at: Position, _: &[u64]| {
                     Ok((config.clone(), data.consumed(config.rows_taken(at.batches))))
                 };
                 let of_run = Run::new(&storage, config, &data.digest);

@@ -113,8 +113,9 @@ fn resumed(tiny: &Tiny, out: &str) -> Result<Resumed, TrainError> {
     let Bench { config, data, device, .. } = Bench::new(tiny.config(&[]));
     let storage = tiny.storage(out);
     let of_run = Run::new(&storage, &config, &data.digest);
-    let plan_at =
-        |at: Position| Ok((config.clone(), data.consumed(at.batches * config.batch.rows)));
+    let plan_at = |at: Position, _: &[u64]| {
+        Ok((config.clone(), data.consumed(at.batches * config.batch.rows)))
+    };
     resume(&of_run, &plan_at, &tiny.path(out), &World::solo(), &device)
 }
 

@@ -125,6 +125,29 @@ fn a_run_goes_on_from_the_very_boundary_at_which_longer_rows_had_opened() {
 }
 
 #[test]
+fn a_lost_record_of_longer_rows_is_known_from_the_checkpoint() {
+    let tiny = Tiny::new();
+    tiny.run("whole", &LONGER).expect("sixteen steps");
+    let mut options = tiny.options("run");
+    options.stop_after = Some(10);
+    run(&tiny.config(&LONGER), &options).expect("ten steps");
+    let file = tiny.path("run").join("history.jsonl");
+    let history = std::fs::read_to_string(&file).expect("a history");
+    let left = history.lines().filter(|line| !line.contains("context_opened"));
+    let left: String = left.flat_map(|line| [line, "\n"]).collect();
+    assert_ne!(left, history);
+    std::fs::write(&file, left).expect("written");
+    options.resume = true;
+    for stop in [12, 16] {
+        options.stop_after = Some(stop);
+        run(&tiny.config(&LONGER), &options).expect("a piece of the run");
+    }
+    assert_same_files(&tiny.checkpoint("whole", 16), &tiny.checkpoint("run", 16));
+    let [(step, text)] = &events(&tiny.path("run"), "operation")[..] else { panic!("one event") };
+    assert!(*step == 10 && text.contains("since batch 8"), "{step}: {text}");
+}
+
+#[test]
 fn an_attempt_at_another_layout_decides_anew_when_longer_rows_open() {
     let tiny = Tiny::new();
     // One rank drops nothing and opens at batch 8; two drop too much and wait.

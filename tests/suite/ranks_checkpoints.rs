@@ -11,6 +11,7 @@ use fulmar::train::checkpoint::load::Restored;
 use fulmar::train::checkpoint::reshard::reshard;
 use fulmar::train::checkpoint::resume::resume;
 use fulmar::train::checkpoint::{Manifest, Run, newest, step_name};
+use fulmar::train::operations::Position;
 use fulmar::train::storage::Storage;
 use fulmar::train::{RunConfig, run};
 
@@ -280,7 +281,7 @@ fn a_restore_at_any_layout_reads_each_byte_once_and_gives_the_same_bits() {
                 // As a run does it: the choice of a checkpoint, its manifest, all that is in it.
                 let run = Run::new(&counted, rank.config, "made up");
                 let (folder, device) = (folder.path(), rank.device.clone());
-                let uncounted = |_| Ok((rank.config.clone(), BTreeMap::new()));
+                let uncounted = |_: Position, _: &[u64]| Ok((rank.config.clone(), BTreeMap::new()));
                 rank.state = resume(&run, &uncounted, folder, rank.world, &device)?.state;
                 rank.save(&to)
             });

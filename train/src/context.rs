@@ -86,10 +86,15 @@ impl RunConfig {
         batches_of.expect("a validated plan").rows(batches).start
     }
 
+    /// Batches after which each stage opened that is open at a position in the data.
+    pub fn opened(&self, batches: u64) -> Vec<u64> {
+        let opened = self.context.iter().map_while(|stage| stage.opened_at);
+        opened.take_while(|at| *at <= batches).collect()
+    }
+
     /// How many stages are open at a position in the data.
     pub fn open_stages(&self, batches: u64) -> usize {
-        let open = |stage: &&ContextStage| stage.opened_at.is_some_and(|at| at <= batches);
-        self.context.iter().take_while(open).count()
+        self.opened(batches).len()
     }
 
     /// The run as it is with `stages` of its context stages open: row length, rows, micro-batch

@@ -15,7 +15,7 @@ use crate::device::{self, DeviceChoice, OpenDevice};
 use crate::error::TrainError;
 use crate::launch::{self, on_ranks};
 use crate::memory_plan::MemoryPlan;
-use crate::operations::{self, Position};
+use crate::operations::{self, Operation, Position};
 use crate::plan::grouped;
 use crate::run_lock::RunLock;
 use crate::samples::Sample;
@@ -147,8 +147,9 @@ fn assemble_and_train(
     }
     let mut data = assemble::data_of_rank(config, world)?;
     let _lock = world.is_first().then(|| RunLock::take(&options.out)).transpose()?;
+    let operations = operations::of_all_ranks(&options.out, world)?;
     let Resumed { state, plan, from, .. } =
-        state_to_begin_with(config, options, &storage, &data, world, &device)?;
+        state_to_begin_with(config, &operations, options, (&storage, &data), world, &device)?;
     // That of a parent lies elsewhere.
     let resumed_from = from.filter(|from| from.parent == plan.parent).map(|from| from.step);
     data.rows = Arc::new(assemble::rows(&plan, data.rows.store().clone())?);
@@ -171,22 +172,23 @@ fn assemble_and_train(
         describe_saving(&plan);
         write_identity(config, options, &state)?;
     }
-    let assembled = Assembled { device, data, state, storage, resumed_from, pulse, board };
+    let lost_openings = operations::lost_openings(config, &operations, &plan);
+    let assembled =
+        Assembled { device, data, state, storage, resumed_from, lost_openings, pulse, board };
     TrainingLoop::new(plan, options, world, assembled, end)?.run()
 }
 
 /// The state and the plan of the newest whole checkpoint, of a parent, or of a run's start.
 fn state_to_begin_with(
     config: &RunConfig,
+    operations: &[Operation],
     options: &RunOptions,
-    storage: &Arc<dyn Storage>,
-    data: &RunData,
+    (storage, data): (&Arc<dyn Storage>, &RunData),
     world: &World,
     device: &OpenDevice,
 ) -> Result<Resumed, TrainError> {
-    let operations = operations::of_all_ranks(&options.out, world)?;
-    let plan_at = |at: Position| {
-        let plan = operations::apply_until(config, &operations, at)?;
+    let plan_at = |at: Position, opened: &[u64]| {
+        let plan = operations::plan_of_state(config, operations, opened)?;
         let rows = assemble::rows(&plan, data.rows.store().clone())?;
         let consumed = assemble::consumed(&rows, plan.rows_taken(at.batches));
         Ok((plan, consumed))

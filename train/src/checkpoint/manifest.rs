@@ -27,6 +27,9 @@ pub struct Manifest {
     pub batches: u64,
     /// Assignments since the last boundary of blocks, for the gate of longer rows.
     pub since_boundary: Assignments,
+    /// Batches after which each context stage opened that was open.
+    #[serde(default)]
+    pub opened: Vec<u64>,
     /// Seed of the run.
     pub seed: u64,
     /// Where the generators of the run stand.

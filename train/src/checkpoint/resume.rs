@@ -30,9 +30,11 @@ pub struct Resumed {
     pub passed_over: Vec<String>,
 }
 
-/// The plan in force at a position, and the rows taken from each cell until then.
+/// The plan in force at a position, and the rows taken from each cell until then. What a checkpoint
+/// knows of the plan comes with it: the batches after which its context stages opened. The record of
+/// an opening may be lost, by a full disk and a kill, and the state that was trained behind it is not.
 pub type PlanAt<'a> =
-    dyn Fn(Position) -> Result<(RunConfig, BTreeMap<String, u64>), TrainError> + 'a;
+    dyn Fn(Position, &[u64]) -> Result<(RunConfig, BTreeMap<String, u64>), TrainError> + 'a;
 
 /// The newest state that is whole, and the checkpoint it is from; if nothing was ever saved, the
 /// state of the parent that the run branches off from, or else the first state of the run. What is
@@ -79,7 +81,7 @@ fn take(
     world: &World,
     device: &Device,
 ) -> Result<Result<Resumed, TrainError>, TrainError> {
-    let (plan, consumed) = plan_at(manifest.position())?;
+    let (plan, consumed) = plan_at(manifest.position(), &manifest.opened)?;
     let mut state = TrainState::new(&plan, world, device)?;
     let run = Run { consumed, config: &plan, ..run.clone() };
     match restore(manifest, &run, world, device, &mut state)? {
@@ -122,7 +124,7 @@ fn begin(
         let manifest = manifest.ok_or_else(missing)?;
         return take(&of_parent, &manifest, plan_at, world, device)?;
     }
-    let (plan, _) = plan_at(Position::default())?;
+    let (plan, _) = plan_at(Position::default(), &[])?;
     let state = TrainState::new(&plan, world, device)?;
     Ok(Resumed { state, plan, from: None, passed_over: passed.reasons })
 }

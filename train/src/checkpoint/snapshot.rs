@@ -156,6 +156,7 @@ fn facts(run: &Run<'_>, state: &TrainState, world: &World) -> Manifest {
         step: state.step,
         batches: state.batches,
         since_boundary: state.since_boundary,
+        opened: run.config.opened(state.batches),
         seed: run.config.seed,
         generators: census::generators(run.config, state.batches),
         consumed: run.consumed.clone(),

@@ -251,5 +251,45 @@ pub fn apply_until(
     Ok(config)
 }
 
+/// `recipe` with every operation in order, and the context stages open that were in a state to go on
+/// from: stage i since `opened[i]` batches.
+///
+/// # Errors
+/// As [`Operation::apply`].
+pub fn plan_of_state(
+    recipe: &RunConfig,
+    operations: &[Operation],
+    opened: &[u64],
+) -> Result<RunConfig, TrainError> {
+    let mut config = recipe.clone();
+    for operation in operations {
+        if !matches!(operation, Operation::ContextOpened { .. }) {
+            config = operation.apply(&config)?;
+        }
+    }
+    for (index, stage) in config.context.iter_mut().enumerate() {
+        stage.opened_at = opened.get(index).copied();
+    }
+    config.validate()?;
+    Ok(config)
+}
+
+/// The openings of context stages that are in `plan`, and neither in `recipe` nor among `operations`.
+pub fn lost_openings(
+    recipe: &RunConfig,
+    operations: &[Operation],
+    plan: &RunConfig,
+) -> Vec<Operation> {
+    let openings = plan.context.iter().enumerate().map_while(|(stage, of_plan)| {
+        let at_batch = of_plan.opened_at?;
+        Some(Operation::ContextOpened { stage, at_batch })
+    });
+    let of_recipe = |opening: &Operation| {
+        matches!(opening, Operation::ContextOpened { stage, at_batch }
+            if recipe.context.get(*stage).is_some_and(|own| own.opened_at == Some(*at_batch)))
+    };
+    openings.filter(|opening| !operations.contains(opening) && !of_recipe(opening)).collect()
+}
+
 #[cfg(test)]
 mod tests;

@@ -26,6 +26,7 @@ use crate::compare_weights::compare_weights;
 use crate::config::RunConfig;
 use crate::device::OpenDevice;
 use crate::error::TrainError;
+use crate::operations::Operation;
 use crate::run::{RunOptions, RunSummary};
 use crate::samples::Sample;
 use crate::state::{self, TrainState};
@@ -47,6 +48,8 @@ pub(crate) struct Assembled<'a> {
     /// Where checkpoints lie, and the step of the one that the run goes on from.
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) resumed_from: Option<u64>,
+    /// Context stages that were open there, of which the history does not know.
+    pub(crate) lost_openings: Vec<Operation>,
     pub(crate) pulse: Pulse,
     pub(crate) board: &'a Board,
 }
@@ -87,9 +90,11 @@ impl<'a> TrainingLoop<'a> {
         config: RunConfig,
         options: &'a RunOptions,
         world: &'a World,
-        Assembled { device, data, state, storage, resumed_from, pulse, board }: Assembled<'_>,
+        assembled: Assembled<'_>,
         end: u64,
     ) -> Result<Self, TrainError> {
+        let Assembled { device, data, state, storage, resumed_from, lost_openings, pulse, board } =
+            assembled;
         let saver = Saver::new(storage, &config, resumed_from);
         let num_experts = config.model.num_experts;
         let exchange = *config.parallel.dispatch_at(state.step);
@@ -136,6 +141,7 @@ impl<'a> TrainingLoop<'a> {
         };
         training.take_shape()?;
         training.record_start(resumed_from);
+        lost_openings.iter().for_each(|opening| training.record_lost(opening));
         Ok(training)
     }
 

@@ -2,6 +2,7 @@
 
 use super::TrainingLoop;
 use crate::history::{Event, STARTED};
+use crate::operations::{Comparison, Operation, Position};
 use crate::recipe;
 
 impl TrainingLoop<'_> {
@@ -26,5 +27,19 @@ impl TrainingLoop<'_> {
             .with("data", self.data.digest.clone())
             .with("recipe", recipe::to_toml(&self.config));
         self.record.quiet_event(&event);
+    }
+
+    /// Records an opening of longer rows once more: a log that could not be written and a kill have
+    /// lost it, and the checkpoint knows.
+    pub(super) fn record_lost(&mut self, opening: &Operation) {
+        let Operation::ContextOpened { stage, at_batch } = *opening else { return };
+        let at = Position { step: self.state.step, batches: self.state.batches };
+        let (mut before, len) = (self.config.clone(), self.config.context[stage].seq_len);
+        before.context[stage].opened_at = None;
+        let reason = format!(
+            "rows of {len} tokens since batch {at_batch}: the checkpoint knows, the record was lost"
+        );
+        let change = Comparison::new(&before, &self.config, at);
+        self.record.event(&opening.event(at, self.record.attempt(), &reason, &change));
     }
 }
