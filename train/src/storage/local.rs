@@ -5,6 +5,7 @@ use std::io::{self, Read as _, Seek as _, SeekFrom, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use super::past_cache::PastCache;
 use super::{Object, Storage, Upload};
 
 /// A folder on a file system.
@@ -66,7 +67,7 @@ impl Storage for LocalStorage {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
         }
-        let file = File::create(&path)?;
+        let file = PastCache::new(File::create(&path)?);
         Ok(Box::new(LocalUpload { file, path, root: self.root.clone() }))
     }
 
@@ -105,7 +106,7 @@ fn collect(folder: &Path, prefix: &str, objects: &mut Vec<Object>) -> io::Result
 
 /// A file that is being written.
 struct LocalUpload {
-    file: File,
+    file: PastCache,
     path: PathBuf,
     root: PathBuf,
 }
@@ -122,7 +123,7 @@ impl Write for LocalUpload {
 
 impl Upload for LocalUpload {
     fn finish(self: Box<Self>) -> io::Result<()> {
-        self.file.sync_all()?;
+        self.file.finish()?;
         // The name of a new file is durable once its folder is, and so are the names of folders.
         let folders = self.path.ancestors().skip(1);
         let mut folders = folders.take_while(|folder| folder.starts_with(&self.root));

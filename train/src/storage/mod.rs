@@ -7,6 +7,7 @@
 mod local;
 mod object;
 mod open;
+mod past_cache;
 
 #[cfg(feature = "cloud")]
 mod cloud;
