@@ -12,7 +12,6 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use burn::tensor::{DType, Device, TensorData};
 use fulmar_ep::World;
 use fulmar_ep::transport::{Buffer, Collective, TransportError};
-use fulmar_kernels::allocator;
 use fulmar_model::weights;
 
 use super::census::{self, Census, Expected};
@@ -229,7 +228,7 @@ fn read_parts(
 ) {
     for item in items {
         let bytes = item.bytes as usize;
-        let mut words = allocator::zeroed_words(bytes.div_ceil(4));
+        let mut words = vec![0u32; bytes.div_ceil(4)];
         let place: &mut [u8] = bytemuck::cast_slice_mut(&mut words);
         let read = read::read_into(storage, &item.stretches, &mut place[..bytes]);
         let failed = read.is_err();

@@ -104,6 +104,23 @@ rows = 4
 steps = 1
 "#;
 
+/// What the binary does with these arguments, the bucket's address in its environment: its status and
+/// what it said.
+fn train(server: &S3Server, secret: &str, run: &std::path::Path, args: &[&str]) -> (i32, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_train"))
+        .args(args)
+        .current_dir(run)
+        .env("AWS_ENDPOINT_URL", server.endpoint())
+        .env("AWS_ALLOW_HTTP", "true")
+        .env("AWS_REGION", "us-east-1")
+        .env("AWS_ACCESS_KEY_ID", S3Server::KEY)
+        .env("AWS_SECRET_ACCESS_KEY", secret)
+        .output()
+        .expect("the binary starts");
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&said).into_owned())
+}
+
 /// Target and environment together, as a person gives them.
 #[test]
 fn the_binary_finds_a_bucket_by_its_address_and_the_environment() {
@@ -113,23 +130,59 @@ fn the_binary_finds_a_bucket_by_its_address_and_the_environment() {
     let run = tempfile::tempdir().expect("a temporary folder");
     let recipe = format!("{RECIPE}[checkpoint]\ntarget = \"{}\"\n", bucket.locate(""));
     std::fs::write(run.path().join("recipe.toml"), recipe).expect("written");
-    let train = |secret: &str| {
-        let output = Command::new(env!("CARGO_BIN_EXE_train"))
-            .args(["checkpoint", "pin"])
-            .arg(run.path())
-            .args(["40", "--reason", "why"])
-            .env("AWS_ENDPOINT_URL", server.endpoint())
-            .env("AWS_ALLOW_HTTP", "true")
-            .env("AWS_REGION", "us-east-1")
-            .env("AWS_ACCESS_KEY_ID", S3Server::KEY)
-            .env("AWS_SECRET_ACCESS_KEY", secret)
-            .output()
-            .expect("the binary starts");
-        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    let pin = |secret: &str| {
+        train(&server, secret, run.path(), &["checkpoint", "pin", ".", "40", "--reason", "why"])
     };
-    let (status, said) = train("another secret");
-    assert_eq!(status, Some(6), "{said}");
-    let (status, said) = train(S3Server::SECRET);
-    assert_eq!(status, Some(0), "{said}");
+    let (status, said) = pin("another secret");
+    assert_eq!(status, 6, "{said}");
+    let (status, said) = pin(S3Server::SECRET);
+    assert_eq!(status, 0, "{said}");
     assert_eq!(bucket.list("pins").expect("listed").len(), 1);
+}
+
+/// A model of seconds.
+const SMALL: &str = "\
+hidden_dim = 32
+num_layers = 2
+num_heads = 2
+head_dim = 16
+num_experts = 8
+num_experts_per_token = 2
+intermediate_dim = 16
+latent_dim = 16
+shared_intermediate_dim = 16
+max_seq_len = 32
+sliding_window = 16
+[data]
+sources = [\"texts.jsonl\"]
+heldout = [\"texts.jsonl\"]
+block_rows = 16
+";
+
+#[test]
+fn a_run_saves_to_a_bucket_and_goes_on_from_it() {
+    let server = S3Server::start();
+    let bucket: &dyn Storage = &storage(&server, S3Server::SECRET);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let text = "In the beginning was the word. ".repeat(40);
+    let lines: Vec<String> = (0..8).map(|n| format!("{{\"text\":\"{n} {text}\"}}\n")).collect();
+    std::fs::write(folder.path().join("texts.jsonl"), lines.concat()).expect("written");
+    let recipe =
+        RECIPE.replace("preset = \"mini_d96\"\n", &format!("preset = \"mini_d96\"\n{SMALL}"));
+    let recipe = recipe.replace("steps = 1\n", "steps = 4\n");
+    let recipe = format!("{recipe}[checkpoint]\ntarget = \"{}\"\nevery = 1\n", bucket.locate(""));
+    std::fs::write(folder.path().join("run.toml"), recipe).expect("written");
+    let train = |args: &[&str]| {
+        let (status, said) = train(&server, S3Server::SECRET, folder.path(), args);
+        assert_eq!(status, 0, "{said}");
+        said
+    };
+    let run = ["run", "run.toml", "--out", "run", "--resume"];
+    train(&[&run[..], &["--steps", "2"]].concat());
+    // Nothing of the run's folder is needed but its name.
+    assert!(!folder.path().join("run/checkpoints").exists());
+    let said = train(&run);
+    assert!(said.contains("/step-00000002 (step 2)"), "{said}");
+    let said = train(&["checkpoint", "verify", "run", "--step", "4"]);
+    assert!(said.contains("whole"), "{said}");
 }
