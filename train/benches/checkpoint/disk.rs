@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::path::Path;
 
-use rustix::fs::{Advice, fadvise};
+use rustix::fs::{Advice, Mode, OFlags, fadvise, open};
 
 /// Bytes written or read at once.
 const BLOCK: usize = 4 << 20;
@@ -35,6 +35,17 @@ pub(crate) fn read_to_stay(path: &Path) -> Vec<Vec<u8>> {
         }
         blocks.push(block);
     }
+}
+
+/// Reads a file past the system's cache, over and over into the same few bytes: what the disk gives,
+/// without the system's reading ahead.
+pub(crate) fn read_past_cache(path: &Path) {
+    const ALIGNMENT: usize = 4096;
+    let file = open(path, OFlags::RDONLY | OFlags::DIRECT, Mode::empty());
+    let mut file = File::from(file.expect("a file system that reads past its cache"));
+    let mut memory = vec![0; BLOCK + ALIGNMENT];
+    let start = memory.as_ptr().align_offset(ALIGNMENT);
+    while file.read(&mut memory[start..start + BLOCK]).expect("read") > 0 {}
 }
 
 /// Reads a file, over and over into the same few bytes.

@@ -15,6 +15,9 @@ use crate::storage::Storage;
 /// The least and the most that is read at once, of a tensor an eighth.
 const PIECE_BYTES: Range<u64> = 256 << 10..8 << 20;
 
+/// The least of many units that one thread reads at once.
+const UNITS_BYTES: usize = 1 << 20;
+
 /// What one thread reads of a piece.
 const CHUNK_BYTES: usize = 1 << 20;
 
@@ -93,25 +96,26 @@ impl Stretch {
     ) -> Result<(), TrainError> {
         let verified = hasher.units().len();
         hasher.update(piece);
-        self.compare(storage, hasher.units(), verified)
+        self.compare(storage, &hasher.units()[verified..], verified)
     }
 
     fn unread(&self, storage: &dyn Storage) -> impl FnOnce(std::io::Error) -> TrainError + use<> {
         TrainError::storage("read", storage, &self.file)
     }
 
-    /// Compares the units that are whole so far, of which `verified` are known to be right.
+    /// Compares the checksums `found` of the units from `first` on.
     fn compare(
         &self,
         storage: &dyn Storage,
         found: &[String],
-        verified: usize,
+        first: usize,
     ) -> Result<(), TrainError> {
-        let wrong = (verified..found.len()).find(|unit| found[*unit] != self.units[*unit]);
+        let needed = &self.units[first..];
+        let wrong = (0..found.len()).find(|unit| found[*unit] != needed[*unit]);
         let Some(unit) = wrong else { return Ok(()) };
-        let expert = self.first_expert.map(|first| format!(", expert {}", first + unit));
+        let expert = self.first_expert.map(|start| format!(", expert {}", start + first + unit));
         let (name, expert) = (&self.tensor, expert.unwrap_or_default());
-        let (found, needed) = (&found[unit], &self.units[unit]);
+        let (found, needed) = (&found[unit], &needed[unit]);
         let problem = format!("checksum of `{name}`{expert} {found}, needed {needed}");
         Err(TrainError::Checkpoint { path: storage.locate(&self.file).into(), problem })
     }
@@ -194,47 +198,75 @@ pub(super) fn read(
 }
 
 /// Reads all of some stretches to where they are wanted, one after the other and each in parallel:
-/// memory that is new costs more time than the bytes. What is read is hashed on a thread of its own
-/// while more is read, and compared with the last piece of each unit.
-pub(super) fn read_into<'a>(
+/// memory that is new costs more time than the bytes.
+pub(super) fn read_into(
     storage: &dyn Storage,
     stretches: &[Stretch],
-    into: &'a mut [u8],
+    into: &mut [u8],
 ) -> Result<(), TrainError> {
-    let (pieces, arriving) = sync_channel(2);
-    let verify = move |arriving: &Receiver<&'a [u8]>| {
-        for stretch in stretches {
-            let mut hasher = UnitHasher::new(stretch.num_bytes() as usize, stretch.units.len());
-            for _ in stretch.pieces() {
+    let mut rest = into;
+    for stretch in stretches {
+        let (own, after) = rest.split_at_mut(stretch.num_bytes() as usize);
+        rest = after;
+        match stretch.units.len() {
+            1 => stretch.read_unit(storage, own)?,
+            _ => stretch.read_units(storage, own)?,
+        }
+    }
+    Ok(())
+}
+
+impl Stretch {
+    /// Reads many units, a few by each thread, which hashes them while they are in its cache.
+    fn read_units(&self, storage: &dyn Storage, into: &mut [u8]) -> Result<(), TrainError> {
+        let unit_bytes = self.unit_bytes as usize;
+        let at_once = (UNITS_BYTES / unit_bytes).max(1);
+        let groups = into.par_chunks_mut(at_once * unit_bytes).enumerate();
+        groups.try_for_each(|(group, into)| {
+            let first = group * at_once;
+            let start = self.start + (first * unit_bytes) as u64;
+            let read = storage.read_into(&self.file, start, into);
+            read.map_err(self.unread(storage))?;
+            let found: Vec<String> = into.chunks(unit_bytes).map(checksum).collect();
+            self.compare(storage, &found, first)
+        })
+    }
+
+    /// Reads one unit in pieces, each in parallel. What is read is hashed on a thread of its own
+    /// while more is read, and compared with the last piece.
+    fn read_unit<'a>(&self, storage: &dyn Storage, into: &'a mut [u8]) -> Result<(), TrainError> {
+        let (pieces, arriving) = sync_channel(2);
+        let verify = move |arriving: &Receiver<&'a [u8]>| {
+            let mut hasher = UnitHasher::new(self.num_bytes() as usize, 1);
+            for _ in self.pieces() {
                 // The reader has failed, and says why.
                 let Ok(piece) = arriving.recv() else { return Ok(()) };
-                stretch.hash(storage, &mut hasher, piece)?;
+                hasher.update(piece);
             }
-        }
-        Ok(())
-    };
-    std::thread::scope(|scope| {
-        // Gone with this closure, so that the other thread ends, whatever happens here.
-        let (pieces, mut rest) = (pieces, into);
-        let verifier = scope.spawn(move || verify(&arriving));
-        let ranges = stretches.iter().flat_map(|s| s.pieces().map(move |range| (s, range)));
-        let read = ranges.into_iter().try_for_each(|(stretch, range)| {
-            let len = (range.end - range.start) as usize;
-            let (piece, after) = std::mem::take(&mut rest).split_at_mut(len);
-            rest = after;
-            let chunks = piece.par_chunks_mut(CHUNK_BYTES).enumerate();
-            let read = chunks.try_for_each(|(chunk, into)| {
-                let start = range.start + (chunk * CHUNK_BYTES) as u64;
-                storage.read_into(&stretch.file, start, into)
+            self.compare(storage, hasher.units(), 0)
+        };
+        std::thread::scope(|scope| {
+            // Gone with this closure, so that the other thread ends, whatever happens here.
+            let (pieces, mut rest) = (pieces, into);
+            let verifier = scope.spawn(move || verify(&arriving));
+            let read = self.pieces().try_for_each(|range| {
+                let len = (range.end - range.start) as usize;
+                let (piece, after) = std::mem::take(&mut rest).split_at_mut(len);
+                rest = after;
+                let chunks = piece.par_chunks_mut(CHUNK_BYTES).enumerate();
+                let read = chunks.try_for_each(|(chunk, into)| {
+                    let start = range.start + (chunk * CHUNK_BYTES) as u64;
+                    storage.read_into(&self.file, start, into)
+                });
+                read.map_err(self.unread(storage))?;
+                // A verifier that has gone has found something wrong, and says so.
+                pieces.send(&*piece).ok();
+                Ok(())
             });
-            read.map_err(stretch.unread(storage))?;
-            // A verifier that has gone has found something wrong, and says so.
-            pieces.send(&*piece).ok();
-            Ok(())
-        });
-        drop(pieces);
-        verifier.join().expect("a verifier does not panic").and(read)
-    })
+            drop(pieces);
+            verifier.join().expect("a verifier does not panic").and(read)
+        })
+    }
 }
 
 /// Reads the beginning of a file, all of it if it has no tensors, and verifies it.
