@@ -20,11 +20,16 @@ pub(super) struct Quotas {
     pub(super) units: Vec<u64>,
 }
 
-/// Rows given to each cell in the first `num_blocks` blocks of a period.
+/// Rows given to each cell in the first `num_blocks` blocks of a period, as the difference from the
+/// whole rows due, so that a step of the walk touches small numbers only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Given {
     pub(super) num_blocks: u64,
-    pub(super) rows: Vec<u64>,
+    /// Part of a row that a cell is due beside its whole ones, in rows per `PERIOD_BLOCKS`.
+    parts: Vec<u32>,
+    /// Rows given beyond the whole rows due: 1 where a part was rounded up, and below 0 where
+    /// [`Quotas::hold_back`] took rows back.
+    extra: Vec<i32>,
 }
 
 impl Quotas {
@@ -44,51 +49,83 @@ impl Quotas {
     }
 
     pub(super) fn start(&self) -> Given {
-        Given { num_blocks: 0, rows: vec![0; self.units.len()] }
+        let cells = self.units.len();
+        Given { num_blocks: 0, parts: vec![0; cells], extra: vec![0; cells] }
+    }
+
+    /// Rows of each cell that `given` stands for.
+    pub(super) fn rows(&self, given: &Given) -> Vec<u64> {
+        let whole = self.units.iter().map(|units| units * given.num_blocks / PERIOD_BLOCKS);
+        whole.zip(&given.extra).map(|(rows, extra)| rows.strict_add_signed((*extra).into())).collect()
     }
 
     /// Deals one more block.
     pub(super) fn advance(&self, given: &mut Given) {
         given.num_blocks += 1;
-        let k = given.num_blocks;
-        let due = |cell: usize| self.units[cell] * k / PERIOD_BLOCKS;
-        let remainder = |cell: usize| self.units[cell] * k % PERIOD_BLOCKS;
-        let before = given.rows.clone();
-        for (cell, rows) in given.rows.iter_mut().enumerate() {
-            *rows = due(cell).max(*rows);
+        let before = given.extra.clone();
+        // Parts sum to whole rows, since units sum to whole blocks: those that are still to deal.
+        let (mut parts, mut extra) = (0, 0);
+        let cells = self.units.iter().zip(&mut given.parts).zip(&mut given.extra);
+        for ((units, part), above) in cells {
+            let due = u64::from(*part) + units;
+            *part = (due % PERIOD_BLOCKS) as u32;
+            // A row that was rounded up is one of the whole rows of now.
+            *above = (i64::from(*above) - (due / PERIOD_BLOCKS) as i64).max(0) as i32;
+            parts += u64::from(*part);
+            extra += i64::from(*above);
         }
-        let (dealt, wanted) = (given.rows.iter().sum::<u64>(), self.block_rows * k);
-        if dealt <= wanted {
-            // Cells that are owed part of a row, most owed first. There are enough of them: the
-            // sum of `ceil(due)` is at least the number of rows.
-            let owed = |&cell: &usize| given.rows[cell] == due(cell) && remainder(cell) > 0;
-            let mut order: Vec<usize> = (0..before.len()).filter(owed).collect();
-            order.sort_by_key(|&cell| (std::cmp::Reverse(remainder(cell)), cell));
-            for &cell in order.iter().take((wanted - dealt) as usize) {
-                given.rows[cell] += 1;
-            }
-        } else {
-            self.hold_back(given, &before, dealt - wanted);
+        let left = (parts / PERIOD_BLOCKS) as i64 - extra;
+        match usize::try_from(left) {
+            Ok(left) => round_up(given, left),
+            Err(_) => self.hold_back(given, &before, left.unsigned_abs()),
         }
-        debug_assert_eq!(given.rows.iter().sum::<u64>(), wanted);
     }
 
     /// Takes `excess` rows back where whole rows due exceed the block.
     ///
     /// It needs more cells rounded up earlier than this block's remainders make good, as with
     /// blocks of fewer rows than cells. The least owed wait; the next blocks serve them first.
-    fn hold_back(&self, given: &mut Given, before: &[u64], mut excess: u64) {
+    fn hold_back(&self, given: &mut Given, before: &[i32], mut excess: u64) {
         let k = given.num_blocks;
-        let mut order: Vec<usize> = (0..before.len()).collect();
-        order.sort_by_key(|&cell| (self.units[cell] * k % PERIOD_BLOCKS, cell));
+        // What this block gives each cell so far.
+        let whole = |units: &u64, k: u64| (units * k / PERIOD_BLOCKS) as i64;
+        let steps = self.units.iter().map(|units| whole(units, k) - whole(units, k - 1));
+        let extras = given.extra.iter().zip(before).map(|(now, then)| i64::from(now - then));
+        let mut here: Vec<i64> = steps.zip(extras).map(|(step, extra)| step + extra).collect();
+        let mut order: Vec<usize> = (0..here.len()).collect();
+        order.sort_by_key(|&cell| (given.parts[cell], cell));
         while excess > 0 {
             for &cell in &order {
-                if excess > 0 && given.rows[cell] > before[cell] {
-                    given.rows[cell] -= 1;
+                if excess > 0 && here[cell] > 0 {
+                    here[cell] -= 1;
+                    given.extra[cell] -= 1;
                     excess -= 1;
                 }
             }
         }
+    }
+}
+
+/// Gives `left` rows more to cells that are owed part of a row, most owed first, earlier cells
+/// first among equals. There are enough of them: the sum of the rows due, each rounded up, is at
+/// least the number of rows.
+fn round_up(given: &mut Given, left: usize) {
+    if left == 0 {
+        return;
+    }
+    // As one number, the larger the sooner.
+    let owed = |(cell, (part, extra)): (usize, (&u32, &i32))| {
+        (*extra == 0 && *part > 0).then_some(u64::from(*part) << 32 | u64::from(!(cell as u32)))
+    };
+    let cells = given.parts.iter().zip(&given.extra).enumerate();
+    let mut owed: Vec<u64> = cells.filter_map(owed).collect();
+    if left < owed.len() {
+        let last = owed.len() - left;
+        owed.select_nth_unstable(last);
+        owed.drain(..last);
+    }
+    for key in owed {
+        given.extra[!(key as u32) as usize] += 1;
     }
 }
 
@@ -101,9 +138,10 @@ mod tests {
         let mut given = quotas.start();
         let mut blocks = Vec::new();
         for _ in 0..num_blocks {
-            let before = given.rows.clone();
+            let before = quotas.rows(&given);
             quotas.advance(&mut given);
-            blocks.push(given.rows.iter().zip(before).map(|(now, then)| now - then).collect());
+            let now = quotas.rows(&given);
+            blocks.push(now.iter().zip(before).map(|(now, then)| now - then).collect());
         }
         blocks
     }
@@ -123,6 +161,67 @@ mod tests {
         assert!(blocks.iter().all(|block| block[0] <= 1));
     }
 
+    /// The rule in whole rows, as it was first written: the meaning that [`Quotas::advance`] must
+    /// keep, since what a run has read follows from it. Returns how many rows it took back.
+    fn advance_rows(quotas: &Quotas, k: u64, rows: &mut [u64]) -> u64 {
+        let due = |cell: usize| quotas.units[cell] * k / PERIOD_BLOCKS;
+        let remainder = |cell: usize| quotas.units[cell] * k % PERIOD_BLOCKS;
+        let before = rows.to_vec();
+        for (cell, rows) in rows.iter_mut().enumerate() {
+            *rows = due(cell).max(*rows);
+        }
+        let (dealt, wanted) = (rows.iter().sum::<u64>(), quotas.block_rows * k);
+        if dealt <= wanted {
+            let owed = |&cell: &usize| rows[cell] == due(cell) && remainder(cell) > 0;
+            let mut order: Vec<usize> = (0..before.len()).filter(owed).collect();
+            order.sort_by_key(|&cell| (std::cmp::Reverse(remainder(cell)), cell));
+            for &cell in order.iter().take((wanted - dealt) as usize) {
+                rows[cell] += 1;
+            }
+            return 0;
+        }
+        let mut excess = dealt - wanted;
+        let mut order: Vec<usize> = (0..before.len()).collect();
+        order.sort_by_key(|&cell| (remainder(cell), cell));
+        while excess > 0 {
+            for &cell in &order {
+                if excess > 0 && rows[cell] > before[cell] {
+                    rows[cell] -= 1;
+                    excess -= 1;
+                }
+            }
+        }
+        dealt - wanted
+    }
+
+    #[test]
+    fn small_numbers_deal_the_blocks_that_whole_rows_deal() {
+        let draw = |seed: u64, i: u64| {
+            let mixed = crate::shuffle::derive_seed(seed, &[i]);
+            // From weights that differ little to those that span six orders of magnitude.
+            (mixed as f64 / u64::MAX as f64).powi(1 + (seed % 9) as i32) + 1e-9
+        };
+        let mut held_back = 0;
+        for (cells, block_rows) in [(3, 7), (40, 97), (33, 1), (200, 64), (200, 768), (17, 49_152)] {
+            for seed in 0..10 {
+                let mut weights: Vec<f64> = (0..cells).map(|i| draw(seed, i)).collect();
+                if seed == 9 {
+                    // Many equal weights come due in the same block.
+                    let large = cells as usize / 10;
+                    weights[large..].fill(0.4 / (cells as usize - large) as f64);
+                }
+                let quotas = Quotas::new(&weights, block_rows);
+                let (mut given, mut rows) = (quotas.start(), vec![0; weights.len()]);
+                for k in 1..=1_500 {
+                    quotas.advance(&mut given);
+                    held_back += advance_rows(&quotas, k, &mut rows);
+                    assert_eq!(quotas.rows(&given), rows, "{cells} {block_rows} {seed}: {k}");
+                }
+            }
+        }
+        assert!(held_back > 0, "no case took rows back");
+    }
+
     /// Walks a whole period and returns the largest distance between due and given rows.
     fn largest_error(weights: &[f64], block_rows: u64) -> f64 {
         let quotas = Quotas::new(weights, block_rows);
@@ -130,13 +229,14 @@ mod tests {
         let mut worst = 0.0_f64;
         for k in 1..=PERIOD_BLOCKS {
             quotas.advance(&mut given);
-            assert_eq!(given.rows.iter().sum::<u64>(), k * block_rows);
-            for (rows, units) in given.rows.iter().zip(&quotas.units) {
+            let rows = quotas.rows(&given);
+            assert_eq!(rows.iter().sum::<u64>(), k * block_rows);
+            for (rows, units) in rows.iter().zip(&quotas.units) {
                 let due = *units as f64 * k as f64 / PERIOD_BLOCKS as f64;
                 worst = worst.max((due - *rows as f64).abs());
             }
         }
-        assert_eq!(given.rows, quotas.units, "a period ends without a carry");
+        assert_eq!(quotas.rows(&given), quotas.units, "a period ends without a carry");
         worst
     }
 

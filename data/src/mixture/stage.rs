@@ -30,12 +30,13 @@ impl StagePlan {
         while given.num_blocks < rest {
             self.quotas.advance(&mut given);
         }
-        let whole = |rows: &[u64]| -> Vec<u64> {
-            rows.iter().zip(&self.quotas.units).map(|(row, units)| row + units * periods).collect()
+        let whole = |given: &Given| -> Vec<u64> {
+            let rows = self.quotas.rows(given).into_iter();
+            rows.zip(&self.quotas.units).map(|(row, units)| row + units * periods).collect()
         };
-        let before = whole(&given.rows);
+        let before = whole(&given);
         self.quotas.advance(&mut given);
-        (before, whole(&given.rows))
+        (before, whole(&given))
     }
 
     fn checkpoint_before(&self, num_blocks: u64) -> Given {
@@ -62,10 +63,10 @@ mod tests {
         let quotas = Quotas::new(&[0.5, 0.3, 0.19, 0.01], 7);
         let plan = StagePlan::new(quotas.clone());
         let mut given = quotas.start();
-        let mut expected = vec![given.rows.clone()];
+        let mut expected = vec![quotas.rows(&given)];
         for _ in 0..300 {
             quotas.advance(&mut given);
-            expected.push(given.rows.clone());
+            expected.push(quotas.rows(&given));
         }
         for k in [299, 0, 63, 64, 65, 128, 1] {
             let (before, after) = plan.given_around(k);
