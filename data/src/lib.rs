@@ -21,6 +21,7 @@ mod batch;
 mod eval_rows;
 mod loader;
 pub mod pack;
+mod page_order;
 mod reading;
 mod row;
 
@@ -34,6 +35,7 @@ pub use ledger::{Ledger, Reason};
 pub use lengths::{BatchPlan, LengthChange, LengthPlan, LengthStage, RowLengths};
 pub use loader::{Loader, READ_AHEAD_BATCHES};
 pub use mixture::{DEFAULT_BLOCK_ROWS, MixtureConfig, MixturePlan, Stage};
+pub use reading::ReadPosition;
 pub use row::{LengthReport, Row, RowSource};
 pub use source::Source;
 pub use store::{

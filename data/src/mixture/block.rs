@@ -15,8 +15,7 @@ pub const PERIOD_BLOCKS: u64 = 1 << 16;
 /// The rows that each cell gets in a period.
 #[derive(Clone, Debug)]
 pub(super) struct Quotas {
-    pub(super) block_rows: u64,
-    /// Rows per period by cell; the sum is `block_rows * PERIOD_BLOCKS`.
+    /// Rows per period by cell; the sum is that of whole blocks.
     pub(super) units: Vec<u64>,
 }
 
@@ -45,7 +44,7 @@ impl Quotas {
         for &cell in order.iter().cycle().take(missing as usize) {
             units[cell] += 1;
         }
-        Self { block_rows, units }
+        Self { units }
     }
 
     pub(super) fn start(&self) -> Given {
@@ -170,7 +169,8 @@ mod tests {
         for (cell, rows) in rows.iter_mut().enumerate() {
             *rows = due(cell).max(*rows);
         }
-        let (dealt, wanted) = (rows.iter().sum::<u64>(), quotas.block_rows * k);
+        let block_rows = quotas.units.iter().sum::<u64>() / PERIOD_BLOCKS;
+        let (dealt, wanted) = (rows.iter().sum::<u64>(), block_rows * k);
         if dealt <= wanted {
             let owed = |&cell: &usize| rows[cell] == due(cell) && remainder(cell) > 0;
             let mut order: Vec<usize> = (0..before.len()).filter(owed).collect();

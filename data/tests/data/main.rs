@@ -8,6 +8,7 @@ mod fixture;
 mod lengths;
 mod loader;
 mod mixture;
+mod mixture_plan;
 mod row_lengths;
 mod rows;
 mod shipped;
