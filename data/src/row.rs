@@ -151,8 +151,13 @@ impl RowSource {
                 next.seq_len, next.first_row
             );
         }
-        let rows: Vec<Row> = rows.map(|index| self.row(index)).collect();
-        Batch::from_rows(first_row, seq_len, &rows)
+        let num_rows = (rows.end - first_row) as usize;
+        let mut batch = Batch::with_capacity(first_row, num_rows, seq_len);
+        for index in rows {
+            let row = self.row(index);
+            batch.push_row(row.cell, row.first_document, &row.tokens, &row.segment_ids);
+        }
+        batch
     }
 
     /// The rows of batch `batch` where batches have a fixed number of tokens.

@@ -68,8 +68,7 @@ impl MixtureDiff {
     pub fn new(before: &MixtureRun, after: &MixtureRun, step: u64) -> Result<Self> {
         let [old, new] = [Side::new(before)?, Side::new(after)?];
         let row = old.batches.rows(step).start;
-        let block = old.plan.lengths().block_of_row(row);
-        let now = Now { step, row, next_block: block.0 + u64::from(block.1 > 0) };
+        let now = Now { step, row, next_block: before.next_block(step)? };
         now.require_same_run(before, after)?;
         let changed = first_difference(&old.mixture, &new.mixture);
         if let Some((block, what)) = &changed

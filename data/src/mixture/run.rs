@@ -79,6 +79,16 @@ impl MixtureRun {
         self.lengths.plan(self.mixture.block_rows)?.batches(self.tokens_per_step)
     }
 
+    /// The first block of which no row was read after `step` steps: a stage may begin there.
+    ///
+    /// # Errors
+    /// Those of [`MixtureRun::batches`].
+    pub fn next_block(&self, step: u64) -> Result<u64> {
+        let lengths = self.lengths.plan(self.mixture.block_rows)?;
+        let (block, rows) = lengths.block_of_row(self.batches()?.rows(step).start);
+        Ok(block + u64::from(rows > 0))
+    }
+
     /// What the run amounts to by cell, seen from step `now`; the cap on epochs is not enforced, see
     /// [`MixtureReport::require_epochs`].
     ///
