@@ -33,7 +33,7 @@ pub use eval_rows::{EvalBatch, EvalDocument, EvalRows, NO_DOCUMENT};
 pub use judge::{Assign, Judge, Verdict};
 pub use ledger::{Ledger, Reason};
 pub use lengths::{BatchPlan, LengthChange, LengthPlan, LengthStage, RowLengths};
-pub use loader::{Loader, RankShare, READ_AHEAD_BATCHES, ReadAhead};
+pub use loader::{Loader, READ_AHEAD_BATCHES, RankShare, ReadAhead};
 pub use mixture::{DEFAULT_BLOCK_ROWS, MixtureConfig, MixturePlan, Stage};
 pub use reading::ReadPosition;
 pub use row::{LengthReport, Row, RowSource};

@@ -62,8 +62,7 @@ impl RankShare {
     /// The part of a batch's rows.
     pub fn rows(&self, batch: Range<u64>) -> Range<u64> {
         let (num_rows, ranks) = (batch.end - batch.start, self.ranks);
-        batch.start + num_rows * self.rank / ranks
-            ..batch.start + num_rows * (self.rank + 1) / ranks
+        batch.start + num_rows * self.rank / ranks..batch.start + num_rows * (self.rank + 1) / ranks
     }
 }
 

@@ -123,6 +123,9 @@ mod tests {
         // Pinned when written: a change would reorder the data of every run that resumes.
         assert_eq!(order(5_000, 42)[..6], [3304, 4764, 4795, 4313, 112, 3352]);
         let far = PageOrder::new(1 << 40, 4_096);
-        assert_eq!([0, 1, 1 << 39].map(|position| far.page(position, 42)), [26011667815, 630561722611, 114671669842]);
+        assert_eq!(
+            [0, 1, 1 << 39].map(|position| far.page(position, 42)),
+            [26011667815, 630561722611, 114671669842]
+        );
     }
 }

@@ -100,11 +100,7 @@ pub fn heldout(model: &ModelConfig, data: &DataConfig) -> Result<(EvalRows, Stri
     Ok((EvalRows::new(Arc::new(store), model.max_seq_len)?, digest))
 }
 
-fn open(
-    config: &RunConfig,
-    capped: bool,
-    say: &dyn Fn(String),
-) -> Result<RunData, TrainError> {
+fn open(config: &RunConfig, capped: bool, say: &dyn Fn(String)) -> Result<RunData, TrainError> {
     let data = &config.data;
     let tokenizer = tokenizer(&config.model, data)?;
     let opener = Opener { data, tokenizer: &tokenizer, say };

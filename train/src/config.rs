@@ -312,7 +312,11 @@ impl RunConfig {
         }
         if self.data.read_ahead.threads == 0 || self.data.read_ahead.batches == 0 {
             let found = format!("{:?}", self.data.read_ahead);
-            return Err(TrainError::config("data.read_ahead", found, "a thread and a batch or more"));
+            return Err(TrainError::config(
+                "data.read_ahead",
+                found,
+                "a thread and a batch or more",
+            ));
         }
         if self.data.store.is_some() && !self.data.sources.is_empty() {
             return Err(TrainError::config(

@@ -17,7 +17,15 @@ pub(super) fn measure(consumed: f64, repeats: usize, short: bool) {
     );
     println!(
         "  {:>7} {:>6} {:>8} {:>6} {:>12} {:>14} {:>9} {:>12} {:>12}",
-        "tokens", "rows", "threads", "ranks", "rows/s", "tokens/s", "x step", "peak KiB", "budget KiB"
+        "tokens",
+        "rows",
+        "threads",
+        "ranks",
+        "rows/s",
+        "tokens/s",
+        "x step",
+        "peak KiB",
+        "budget KiB"
     );
     for (seq_len, rows, threads, ranks) in [
         (256, 8, 1, 1),
@@ -40,8 +48,8 @@ pub(super) fn measure(consumed: f64, repeats: usize, short: bool) {
         let batches = if short { 4 } else { (2_000_000 / (own * seq_len as u64)).max(8) };
         let mut peak = 0;
         let secs = best(repeats, || {
-            let mut loader = Loader::of_rank(Arc::clone(&source), rows, 0, share, ahead)
-                .expect("a thread");
+            let mut loader =
+                Loader::of_rank(Arc::clone(&source), rows, 0, share, ahead).expect("a thread");
             let (secs, ()) = timed(|| {
                 for batch in loader.by_ref().take(batches as usize) {
                     let batch = batch.expect("no error");

@@ -55,7 +55,10 @@ impl Quotas {
     /// Rows of each cell that `given` stands for.
     pub(super) fn rows(&self, given: &Given) -> Vec<u64> {
         let whole = self.units.iter().map(|units| units * given.num_blocks / PERIOD_BLOCKS);
-        whole.zip(&given.extra).map(|(rows, extra)| rows.strict_add_signed((*extra).into())).collect()
+        whole
+            .zip(&given.extra)
+            .map(|(rows, extra)| rows.strict_add_signed((*extra).into()))
+            .collect()
     }
 
     /// Deals one more block.
@@ -202,7 +205,8 @@ mod tests {
             (mixed as f64 / u64::MAX as f64).powi(1 + (seed % 9) as i32) + 1e-9
         };
         let mut held_back = 0;
-        for (cells, block_rows) in [(3, 7), (40, 97), (33, 1), (200, 64), (200, 768), (17, 49_152)] {
+        for (cells, block_rows) in [(3, 7), (40, 97), (33, 1), (200, 64), (200, 768), (17, 49_152)]
+        {
             for seed in 0..10 {
                 let mut weights: Vec<f64> = (0..cells).map(|i| draw(seed, i)).collect();
                 if seed == 9 {

@@ -19,8 +19,10 @@ pub struct CellSize {
 impl CellSize {
     /// The cells of a store, in its order.
     pub fn of_store(store: &Store) -> Vec<Self> {
-        let size =
-            |cell: &crate::CellShard| Self { name: cell.name().to_owned(), tokens: cell.num_tokens() };
+        let size = |cell: &crate::CellShard| Self {
+            name: cell.name().to_owned(),
+            tokens: cell.num_tokens(),
+        };
         store.cells().iter().map(size).collect()
     }
 }
@@ -71,7 +73,8 @@ impl CellTable {
         let (head, line) = lines.next().unwrap_or(("", 1));
         let names: Vec<&str> = head.split('\t').collect();
         if names.len() < 2 || names[..2] != ["cell", "tokens"] {
-            let found = format!("the head is {head:?}, need `cell`, `tokens` and columns of weights");
+            let found =
+                format!("the head is {head:?}, need `cell`, `tokens` and columns of weights");
             return Err(problem(line, found));
         }
         let mut columns: Vec<_> = names[2..].iter().map(|n| ((*n).to_owned(), vec![])).collect();
@@ -99,7 +102,10 @@ impl CellTable {
                     Ok(weight) if weight.is_finite() && weight >= 0.0 => values.push(weight),
                     _ => {
                         let needed = "a finite number, 0 or more";
-                        return Err(problem(line, format!("`{column}` is {field:?}, need {needed}")));
+                        return Err(problem(
+                            line,
+                            format!("`{column}` is {field:?}, need {needed}"),
+                        ));
                     }
                 }
             }

@@ -182,12 +182,19 @@ impl Now {
         };
         for ((what, old), (_, new)) in figures(before).into_iter().zip(figures(after)) {
             if old != new && self.row > 0 {
-                return Err(self.refused(0, &before.batches()?, format!("{what}, {old} then {new},")));
+                return Err(self.refused(
+                    0,
+                    &before.batches()?,
+                    format!("{what}, {old} then {new},"),
+                ));
             }
         }
         let begun = |run: &MixtureRun| {
             let changes = run.lengths.changes.iter();
-            changes.filter(|change| change.from_block < self.next_block).copied().collect::<Vec<_>>()
+            changes
+                .filter(|change| change.from_block < self.next_block)
+                .copied()
+                .collect::<Vec<_>>()
         };
         let (old, new) = (begun(before), begun(after));
         let differs = old.iter().zip(&new).find(|(a, b)| a != b).map(|(a, _)| a);
@@ -252,7 +259,11 @@ impl fmt::Display for MixtureDiff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.switch_block, self.switch_step) {
             (Some(block), Some(step)) => {
-                writeln!(f, "seen from step {}: other rows from block {block}, step {step}", self.step)?;
+                writeln!(
+                    f,
+                    "seen from step {}: other rows from block {block}, step {step}",
+                    self.step
+                )?;
             }
             _ => writeln!(f, "seen from step {}: no row differs", self.step)?,
         }
@@ -262,7 +273,7 @@ impl fmt::Display for MixtureDiff {
         let width = self.cells.iter().map(|cell| cell.name.len()).max().unwrap_or(0).max(4);
         writeln!(
             f,
-            "  {:<width$}{:>24}{:>18}{:>20}{:>20}{:>40}{:>20}{:>42}",
+            "  {:<width$} {:>24} {:>16} {:>24} {:>24} {:>32} {:>18} {:>50}",
             "cell",
             "weight",
             "read so far",
@@ -281,7 +292,7 @@ impl fmt::Display for MixtureDiff {
             };
             writeln!(
                 f,
-                "{mark} {:<width$}{:>24}{:>18}{:>20}{:>20}{:>40}{:>20}{:>42}",
+                "{mark} {:<width$} {:>24} {:>16} {:>24} {:>24} {:>32} {:>18} {:>50}",
                 cell.name,
                 pair(&cell.weight.map(|weight| format!("{:.6}%", 100.0 * weight))),
                 cell.read_now,

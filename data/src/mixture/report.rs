@@ -148,9 +148,10 @@ impl MixtureReport {
                 without_row: names(&cells, index, |part| part.tokens == 0),
             });
         }
-        let share = run.epoching.as_ref().map(|epoching| {
-            epoching.share(run.epoching_tokens.unwrap_or(run.tokens()))
-        });
+        let share = run
+            .epoching
+            .as_ref()
+            .map(|epoching| epoching.share(run.epoching_tokens.unwrap_or(run.tokens())));
         Ok(Self {
             steps: run.steps,
             tokens: run.tokens(),
@@ -244,7 +245,14 @@ impl MixtureReport {
         writeln!(
             f,
             "{:<6}{:>12}{:>12}{:>16}{:>16}{:>20}{:>7}{:>14}",
-            "stage", "from block", "from step", "from row", "rows", "tokens", "cells", "under a row"
+            "stage",
+            "from block",
+            "from step",
+            "from row",
+            "rows",
+            "tokens",
+            "cells",
+            "under a row"
         )?;
         for (index, stage) in self.stages.iter().enumerate() {
             let inside = if stage.begins_with_step { "" } else { " (inside)" };
@@ -275,19 +283,20 @@ impl MixtureReport {
 
     fn fmt_cells(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let width = self.cells.iter().map(|cell| cell.name.len()).max().unwrap_or(0).max(4);
-        write!(f, "{:<width$}{:>18}", "cell", "tokens")?;
+        write!(f, "{:<width$}{:>20}", "cell", "tokens")?;
         for stage in 0..self.stages.len() {
-            write!(f, "{:>12}{:>11}{:>11}", format!("rows/block {stage}"), "asked", "realised")?;
+            write!(f, "{:>14}{:>12}{:>12}", format!("rows/block {stage}"), "asked", "realised")?;
         }
-        writeln!(f, "{:>13}{:>12}", format!("epochs@{}", self.now), "at the end")?;
+        writeln!(f, "{:>16}{:>12}", format!("epochs@{}", self.now), "at the end")?;
         for cell in &self.cells {
-            write!(f, "{:<width$}{:>18}", cell.name, cell.tokens)?;
+            write!(f, "{:<width$}{:>20}", cell.name, cell.tokens)?;
             for part in &cell.stages {
-                let realised = part.realised.map_or("-".to_owned(), |r| format!("{:.6}%", 100.0 * r));
+                let realised =
+                    part.realised.map_or("-".to_owned(), |r| format!("{:.6}%", 100.0 * r));
                 let asked = format!("{:.6}%", 100.0 * part.asked);
-                write!(f, "{:>12.3}{asked:>11}{realised:>11}", part.rows_per_block)?;
+                write!(f, "{:>14.3}{asked:>12}{realised:>12}", part.rows_per_block)?;
             }
-            writeln!(f, "{:>13.4}{:>12.4}", cell.epochs_now, cell.epochs_at_end)?;
+            writeln!(f, "{:>16.4}{:>12.4}", cell.epochs_now, cell.epochs_at_end)?;
         }
         Ok(())
     }

@@ -149,9 +149,8 @@ fn the_rows_of_all_ranks_are_the_batch_whatever_their_number_and_micro_batch() -
                 assert_eq!(part, batch.rows(next..next + part.num_rows), "{ranks} ranks");
                 for micro in [1, 2, 5] {
                     let starts = (0..part.num_rows).step_by(micro);
-                    let sum = starts.map(|start| {
-                        part.rows(start..part.num_rows.min(start + micro)).row_sum()
-                    });
+                    let sum = starts
+                        .map(|start| part.rows(start..part.num_rows.min(start + micro)).row_sum());
                     assert_eq!(sum.fold(0, u64::wrapping_add), part.row_sum());
                 }
                 digest = digest.wrapping_add(part.row_sum());

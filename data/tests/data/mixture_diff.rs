@@ -127,7 +127,10 @@ fn a_change_that_moves_the_past_is_refused_by_what_differs_and_where() {
         &["the weights of stage 0 at block 0"],
     );
     refused(|run| run.mixture.stages[1].from_block = 11, &["the start of stage 1 at block 10"]);
-    refused(|run| _ = run.mixture.stages.pop(), &["stage 1, which only one of them has", "(step 40)"]);
+    refused(
+        |run| _ = run.mixture.stages.pop(),
+        &["stage 1, which only one of them has", "(step 40)"],
+    );
     refused(
         |run| run.mixture.stages.push(stage(11, &[("a/q1", 1.0)])),
         // Step 45 is in block 11.

@@ -287,6 +287,9 @@ fn a_mixture_file_is_refused_by_what_it_contradicts() -> Test {
     }
     let other_case = more(text).replace("a/q1", "A/q1");
     let error = run(&other_case)?.report(0).expect_err("another case").to_string();
-    assert!(error.contains("names cell `A/q1`") && error.contains("did you mean `a/q1`"), "{error}");
+    assert!(
+        error.contains("names cell `A/q1`") && error.contains("did you mean `a/q1`"),
+        "{error}"
+    );
     Ok(())
 }

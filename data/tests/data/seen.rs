@@ -13,7 +13,8 @@ use crate::fixture::{Folder, Test, corpus, store_of};
 fn third(store: &Arc<Store>) -> (RowSource, Vec<u64>) {
     let mixture = MixtureConfig::proportional(store, 8, 32);
     let seen: Vec<u64> = store.cells().iter().map(|cell| cell.num_tokens() / 3).collect();
-    let source = RowSource::of_seen(Arc::clone(store), &mixture, &RowLengths::constant(8), &seen, 5);
+    let source =
+        RowSource::of_seen(Arc::clone(store), &mixture, &RowLengths::constant(8), &seen, 5);
     (source.expect("a good mixture"), seen)
 }
 
@@ -112,7 +113,8 @@ fn any_order_and_grouping_of_requests_gives_the_same_rows_of_what_is_seen() {
     let (source, _) = third(&store);
     let mut state = 1_u64;
     let mut draw = |below: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % below
     };
     for _ in 0..400 {

@@ -53,9 +53,10 @@ fn with_stages(run: &MixtureRun, new: Vec<Stage>, step: u64) -> Result<MixtureRu
     let mut changed = run.clone();
     // The first stage has begun even where no row was read, unless another takes its place.
     let first = new.first().map_or(0, |stage| stage.from_block);
-    changed.mixture.stages.retain(|stage| {
-        stage.from_block < begun || (stage.from_block == 0 && first > 0)
-    });
+    changed
+        .mixture
+        .stages
+        .retain(|stage| stage.from_block < begun || (stage.from_block == 0 && first > 0));
     changed.mixture.stages.extend(new);
     changed.mixture.validate()?;
     Ok(changed)

@@ -60,7 +60,8 @@ impl Place {
                 Ok(assemble::mixture_run(config, data.rows.store()))
             }
             (Self::Stages(_), _) => {
-                let rule = "a mixture file, a recipe or a run; stages alone are what `diff` compares";
+                let rule =
+                    "a mixture file, a recipe or a run; stages alone are what `diff` compares";
                 Err(TrainError::config("PLACE", "a file of stages alone", rule))
             }
         }

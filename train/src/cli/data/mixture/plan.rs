@@ -26,6 +26,9 @@ pub struct PlanArgs {
     /// See of each cell the share that the run has of the full one.
     #[arg(long)]
     pub simulate: bool,
+    /// The cell that takes the weight of those of which such a run sees nothing.
+    #[arg(long, value_name = "CELL", requires = "simulate")]
+    pub tail: Option<String>,
     /// Count the epochs so far at this step; where the run stands when absent.
     #[arg(long, value_name = "STEP")]
     pub at: Option<u64>,
@@ -65,7 +68,8 @@ impl PlanArgs {
             run.steps = steps;
         }
         if self.simulate {
-            run.epoching.get_or_insert_with(SimulatedEpoching::default);
+            let epoching = run.epoching.get_or_insert_with(SimulatedEpoching::default);
+            epoching.tail = self.tail.clone().or(epoching.tail.take());
         }
         Ok(run)
     }
