@@ -95,6 +95,9 @@ impl Loader {
     ///
     /// # Errors
     /// As [`Loader::new`].
+    ///
+    /// # Panics
+    /// If the rank is not one of the ranks.
     pub fn of_rank(
         source: Arc<RowSource>,
         batch_rows: u64,
@@ -102,6 +105,8 @@ impl Loader {
         share: RankShare,
         ahead: ReadAhead,
     ) -> Result<Self> {
+        let RankShare { rank, ranks } = share;
+        assert!(rank < ranks, "Loader::of_rank: rank is {rank}, need one of {ranks}");
         let first = source.seq_len_at(0) as u64;
         let batches = source.lengths().batches(batch_rows * first)?;
         let sizes = batches.clone();
@@ -231,7 +236,9 @@ impl Queue {
             if state.stopped {
                 return None;
             }
-            let (step, bytes) = (state.next_read, bytes_of(state.next_read));
+            let step = state.next_read;
+            // Where this panics, reading does too, which is caught and sent.
+            let bytes = catch_unwind(AssertUnwindSafe(|| bytes_of(step))).unwrap_or(0);
             let waiting = step - state.next_taken;
             let fits = state.bytes + bytes <= self.ahead.bytes;
             if waiting == 0 || (waiting < self.ahead.batches as u64 && fits) {

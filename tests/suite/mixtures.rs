@@ -73,6 +73,20 @@ fn a_runs_mixture_is_planned_and_a_change_of_it_compared_where_it_stands() {
     refused(diff(1, "verse/q1"), &parts);
     refused(diff(0, "verse/q1"), &["the weights of stage 0 at block 0"]);
     refused(diff(2, "Verse/q1"), &["names cell `Verse/q1`", "did you mean `verse/q1`"]);
+    let store = assemble::data(&tiny.config(&TWENTY)).expect("a readable corpus").rows;
+    let store = store.store().path().to_str().expect("a plain path").to_owned();
+    let mixture = tiny.path("mixture.toml");
+    let head = "seq_len = 32\nbatch_rows = 4\nsteps = 20\nblock_rows = 16\n";
+    let phase = "[[phases]]\nshare = 1.0\nweights = { \"prose/q1\" = 0.5, \"verse/q1\" = 0.5 }\n";
+    let write = |text: String| std::fs::write(&mixture, text).expect("written");
+    let file = mixture.to_str().expect("a plain path");
+    write(format!("{head}{phase}"));
+    refused(plan(&[file]), &["`cells` is absent"]);
+    plan(&[file, "--store", &store]).expect("the cells of the store");
+    // A path in the file starts from its folder.
+    let name = Path::new(&store).file_name().expect("a digest").to_string_lossy();
+    write(format!("store = \"cache/{name}\"\n{head}{phase}"));
+    plan(&[file]).expect("the store beside the file");
     let recipe = Path::new(folder).join("recipe.toml");
     plan(&[recipe.to_str().expect("a plain path")]).expect("as the run");
 }

@@ -61,25 +61,32 @@ impl Quotas {
             .collect()
     }
 
-    /// Deals one more block.
-    pub(super) fn advance(&self, given: &mut Given) {
+    /// Deals some blocks more.
+    pub(super) fn advance(&self, given: &mut Given, num_blocks: u64) {
+        let mut scratch = Scratch::default();
+        for _ in 0..num_blocks {
+            self.advance_one(given, &mut scratch);
+        }
+    }
+
+    fn advance_one(&self, given: &mut Given, scratch: &mut Scratch) {
         given.num_blocks += 1;
-        let before = given.extra.clone();
+        scratch.before.clone_from(&given.extra);
         // Parts sum to whole rows, since units sum to whole blocks: those that are still to deal.
         let (mut parts, mut extra) = (0, 0);
         let cells = self.units.iter().zip(&mut given.parts).zip(&mut given.extra);
         for ((units, part), above) in cells {
             let due = u64::from(*part) + units;
             *part = (due % PERIOD_BLOCKS) as u32;
-            // A row that was rounded up is one of the whole rows of now.
-            *above = (i64::from(*above) - (due / PERIOD_BLOCKS) as i64).max(0) as i32;
+            // A row that was rounded up is one of the whole rows of now; below 2^30 of them.
+            *above = (*above - (due / PERIOD_BLOCKS) as i32).max(0);
             parts += u64::from(*part);
             extra += i64::from(*above);
         }
         let left = (parts / PERIOD_BLOCKS) as i64 - extra;
         match usize::try_from(left) {
-            Ok(left) => round_up(given, left),
-            Err(_) => self.hold_back(given, &before, left.unsigned_abs()),
+            Ok(left) => round_up(given, left, scratch),
+            Err(_) => self.hold_back(given, &scratch.before, left.unsigned_abs()),
         }
     }
 
@@ -108,26 +115,34 @@ impl Quotas {
     }
 }
 
+/// Room that the blocks of a walk share.
+#[derive(Default)]
+struct Scratch {
+    /// [`Given::extra`] before the block.
+    before: Vec<i32>,
+    /// How much each cell is owed, 0 for those that are owed nothing.
+    owed: Vec<u64>,
+    selected: Vec<u64>,
+}
+
 /// Gives `left` rows more to cells that are owed part of a row, most owed first, earlier cells
 /// first among equals. There are enough of them: the sum of the rows due, each rounded up, is at
 /// least the number of rows.
-fn round_up(given: &mut Given, left: usize) {
+fn round_up(given: &mut Given, left: usize, scratch: &mut Scratch) {
     if left == 0 {
         return;
     }
+    let Scratch { owed, selected, .. } = scratch;
+    owed.clear();
     // As one number, the larger the sooner.
-    let owed = |(cell, (part, extra)): (usize, (&u32, &i32))| {
-        (*extra == 0 && *part > 0).then_some(u64::from(*part) << 32 | u64::from(!(cell as u32)))
-    };
-    let cells = given.parts.iter().zip(&given.extra).enumerate();
-    let mut owed: Vec<u64> = cells.filter_map(owed).collect();
-    if left < owed.len() {
-        let last = owed.len() - left;
-        owed.select_nth_unstable(last);
-        owed.drain(..last);
-    }
-    for key in owed {
-        given.extra[!(key as u32) as usize] += 1;
+    owed.extend(given.parts.iter().zip(&given.extra).zip(0_u32..).map(|((part, extra), cell)| {
+        if *extra == 0 && *part > 0 { u64::from(*part) << 32 | u64::from(!cell) } else { 0 }
+    }));
+    selected.clone_from(owed);
+    let last = selected.len() - left;
+    let least = (*selected.select_nth_unstable(last).1).max(1);
+    for (extra, owed) in given.extra.iter_mut().zip(owed) {
+        *extra += i32::from(*owed >= least);
     }
 }
 
@@ -141,7 +156,7 @@ mod tests {
         let mut blocks = Vec::new();
         for _ in 0..num_blocks {
             let before = quotas.rows(&given);
-            quotas.advance(&mut given);
+            quotas.advance(&mut given, 1);
             let now = quotas.rows(&given);
             blocks.push(now.iter().zip(before).map(|(now, then)| now - then).collect());
         }
@@ -217,7 +232,7 @@ mod tests {
                 let quotas = Quotas::new(&weights, block_rows);
                 let (mut given, mut rows) = (quotas.start(), vec![0; weights.len()]);
                 for k in 1..=1_500 {
-                    quotas.advance(&mut given);
+                    quotas.advance(&mut given, 1);
                     held_back += advance_rows(&quotas, k, &mut rows);
                     assert_eq!(quotas.rows(&given), rows, "{cells} {block_rows} {seed}: {k}");
                 }
@@ -232,7 +247,7 @@ mod tests {
         let mut given = quotas.start();
         let mut worst = 0.0_f64;
         for k in 1..=PERIOD_BLOCKS {
-            quotas.advance(&mut given);
+            quotas.advance(&mut given, 1);
             let rows = quotas.rows(&given);
             assert_eq!(rows.iter().sum::<u64>(), k * block_rows);
             for (rows, units) in rows.iter().zip(&quotas.units) {

@@ -27,15 +27,14 @@ impl StagePlan {
     pub(super) fn given_around(&self, num_blocks: u64) -> (Vec<u64>, Vec<u64>) {
         let (periods, rest) = (num_blocks / PERIOD_BLOCKS, num_blocks % PERIOD_BLOCKS);
         let mut given = self.checkpoint_before(rest);
-        while given.num_blocks < rest {
-            self.quotas.advance(&mut given);
-        }
+        let more = rest - given.num_blocks;
+        self.quotas.advance(&mut given, more);
         let whole = |given: &Given| -> Vec<u64> {
             let rows = self.quotas.rows(given).into_iter();
             rows.zip(&self.quotas.units).map(|(row, units)| row + units * periods).collect()
         };
         let before = whole(&given);
-        self.quotas.advance(&mut given);
+        self.quotas.advance(&mut given, 1);
         (before, whole(&given))
     }
 
@@ -45,9 +44,7 @@ impl StagePlan {
         let mut checkpoints = self.checkpoints.lock().unwrap_or_else(PoisonError::into_inner);
         while checkpoints.len() <= index {
             let mut given = checkpoints[checkpoints.len() - 1].clone();
-            for _ in 0..CHECKPOINT_BLOCKS {
-                self.quotas.advance(&mut given);
-            }
+            self.quotas.advance(&mut given, CHECKPOINT_BLOCKS);
             checkpoints.push(given);
         }
         checkpoints[index].clone()
@@ -65,7 +62,7 @@ mod tests {
         let mut given = quotas.start();
         let mut expected = vec![quotas.rows(&given)];
         for _ in 0..300 {
-            quotas.advance(&mut given);
+            quotas.advance(&mut given, 1);
             expected.push(quotas.rows(&given));
         }
         for k in [299, 0, 63, 64, 65, 128, 1] {

@@ -119,6 +119,31 @@ fn row_8_600_000_000_000_of_the_hero_is_found_without_data() -> Test {
 }
 
 #[test]
+fn any_order_of_requests_gives_the_same_rows_of_the_hero() -> Test {
+    let mut state = 7_u64;
+    let mut draw = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 20) % below
+    };
+    // Few blocks, some of them twice, on both sides of the second phase.
+    let rows = |draw: &mut dyn FnMut(u64) -> u64| {
+        let block = [0, 1, 63, 64, 71_543, 71_544, 71_545, 65_536][draw(8) as usize];
+        block * 49_152 + draw(49_152)
+    };
+    let mut rows: Vec<u64> = (0..1_000).map(|_| rows(&mut draw)).collect();
+    let plan = harrier()?.plan()?;
+    let found: Vec<_> = rows.iter().map(|row| plan.locate(*row)).collect();
+    let mut pairs: Vec<_> = rows.iter().copied().zip(found).collect();
+    pairs.sort_by_key(|(row, _)| *row);
+    rows.sort_unstable();
+    let plan = harrier()?.plan()?;
+    for (row, slot) in pairs {
+        assert_eq!(plan.locate(row), slot, "row {row}");
+    }
+    Ok(())
+}
+
+#[test]
 fn a_report_counts_what_the_rows_of_the_run_take() -> Test {
     let run = small([4_000, 400, 300], 100);
     let report = run.report(45)?;
