@@ -25,10 +25,10 @@ pub(super) struct Quotas {
 pub(super) struct Given {
     pub(super) num_blocks: u64,
     /// Part of a row that a cell is due beside its whole ones, in rows per `PERIOD_BLOCKS`.
-    parts: Vec<u32>,
+    pub(super) parts: Vec<u32>,
     /// Rows given beyond the whole rows due: 1 where a part was rounded up, and below 0 where
     /// [`Quotas::hold_back`] took rows back.
-    extra: Vec<i32>,
+    pub(super) extra: Vec<i32>,
 }
 
 impl Quotas {
@@ -65,13 +65,26 @@ impl Quotas {
     pub(super) fn advance(&self, given: &mut Given, num_blocks: u64) {
         let mut scratch = Scratch::default();
         for _ in 0..num_blocks {
-            self.advance_one(given, &mut scratch);
+            scratch.before.clone_from(&given.extra);
+            let left = self.take_whole_rows(given);
+            match usize::try_from(left) {
+                Ok(left) => round_up(given, left, &mut scratch),
+                Err(_) => self.hold_back(given, &scratch.before, left.unsigned_abs()),
+            }
         }
     }
 
-    fn advance_one(&self, given: &mut Given, scratch: &mut Scratch) {
+    /// Deals one more block if no row is held back in it; whether it did. What it gives depends on
+    /// cells of less than a row a block alone.
+    pub(super) fn advance_unless_held_back(&self, given: &mut Given) -> bool {
+        let left = self.take_whole_rows(given);
+        usize::try_from(left).map(|left| round_up(given, left, &mut Scratch::default())).is_ok()
+    }
+
+    /// Gives each cell the whole rows that come due in one more block; how many are left, below 0 if
+    /// these are too many.
+    fn take_whole_rows(&self, given: &mut Given) -> i64 {
         given.num_blocks += 1;
-        scratch.before.clone_from(&given.extra);
         // Parts sum to whole rows, since units sum to whole blocks: those that are still to deal.
         let (mut parts, mut extra) = (0, 0);
         let cells = self.units.iter().zip(&mut given.parts).zip(&mut given.extra);
@@ -83,11 +96,7 @@ impl Quotas {
             parts += u64::from(*part);
             extra += i64::from(*above);
         }
-        let left = (parts / PERIOD_BLOCKS) as i64 - extra;
-        match usize::try_from(left) {
-            Ok(left) => round_up(given, left, scratch),
-            Err(_) => self.hold_back(given, &scratch.before, left.unsigned_abs()),
-        }
+        (parts / PERIOD_BLOCKS) as i64 - extra
     }
 
     /// Takes `excess` rows back where whole rows due exceed the block.

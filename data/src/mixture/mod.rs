@@ -9,6 +9,7 @@ mod config;
 mod diff;
 mod epoching;
 mod file;
+mod jump;
 mod phases;
 mod plan;
 mod report;

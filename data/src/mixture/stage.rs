@@ -1,25 +1,31 @@
 //! Rows given before any block of one stage, with bounded memory and time.
 
-use std::sync::{Mutex, PoisonError};
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError},
+};
 
 use super::block::{Given, PERIOD_BLOCKS, Quotas};
 
-/// Distance of remembered counts within a period. Finding a block walks at most this many; a stage
-/// of 200 cells remembers at most 1.6 MB.
+/// Distance of remembered counts within a period: at most this many blocks are walked behind one. A
+/// stage of 200 cells remembers at most 1.6 MB.
 const CHECKPOINT_BLOCKS: u64 = 64;
+
+/// Remembered counts that are walked to from the one before, rather than jumped to.
+const NEAR_CHECKPOINTS: u64 = 4;
 
 /// One stage of a mixture, from its first block on.
 #[derive(Debug)]
 pub(super) struct StagePlan {
     quotas: Quotas,
-    /// Entry i: rows given in the first `i * CHECKPOINT_BLOCKS` blocks of a period; filled as far
-    /// as somebody asked.
-    checkpoints: Mutex<Vec<Given>>,
+    /// By i, rows given in the first `i * CHECKPOINT_BLOCKS` blocks of a period: those that somebody
+    /// asked for, and the first.
+    checkpoints: Mutex<BTreeMap<u64, Given>>,
 }
 
 impl StagePlan {
     pub(super) fn new(quotas: Quotas) -> Self {
-        let checkpoints = Mutex::new(vec![quotas.start()]);
+        let checkpoints = Mutex::new(BTreeMap::from([(0, quotas.start())]));
         Self { quotas, checkpoints }
     }
 
@@ -39,15 +45,26 @@ impl StagePlan {
     }
 
     fn checkpoint_before(&self, num_blocks: u64) -> Given {
-        let index = (num_blocks / CHECKPOINT_BLOCKS) as usize;
-        // The list is whole whenever the lock is free: a panic elsewhere cannot spoil it.
+        let index = num_blocks / CHECKPOINT_BLOCKS;
+        // The map is whole whenever the lock is free: a panic elsewhere cannot spoil it.
         let mut checkpoints = self.checkpoints.lock().unwrap_or_else(PoisonError::into_inner);
-        while checkpoints.len() <= index {
-            let mut given = checkpoints[checkpoints.len() - 1].clone();
-            self.quotas.advance(&mut given, CHECKPOINT_BLOCKS);
-            checkpoints.push(given);
+        let (mut near, mut given) = checkpoints
+            .range(..=index)
+            .next_back()
+            .map(|(near, given)| (*near, given.clone()))
+            .expect("the first one is always there");
+        if index - near > NEAR_CHECKPOINTS
+            && let Some(found) = self.quotas.jump(index * CHECKPOINT_BLOCKS)
+        {
+            (near, given) = (index, found);
+            checkpoints.insert(index, given.clone());
         }
-        checkpoints[index].clone()
+        while near < index {
+            self.quotas.advance(&mut given, CHECKPOINT_BLOCKS);
+            near += 1;
+            checkpoints.insert(near, given.clone());
+        }
+        given
     }
 }
 
