@@ -37,7 +37,7 @@ fn the_shipped_mixture_is_planned_from_any_folder() {
     let parts = ["more than 8 times", "c12q4 (20.10)"];
     refused(plan(&["harrier", "--steps", "3902510"]), &parts);
     let short = ["harrier", "--tokens", "47900000000", "--simulate"];
-    refused(plan(&short), &["c22q0", "0.2555%", "name a tail cell"]);
+    refused(plan(&short), &["c22q0", "0.2554%", "name a tail cell"]);
     plan(&[&short[..], &["--tail", "c22q1"]].concat()).expect("its weight goes to the tail");
     let tail = [&short[..], &["--tail", "c40q0"]].concat();
     refused(plan(&tail), &["`simulated_epoching.tail` is c40q0"]);

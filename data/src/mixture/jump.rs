@@ -94,7 +94,8 @@ impl<'a> Skim<'a> {
                 }
             }
             // Rows left to deal, at most and at least.
-            let count = |what| self.rounded.iter().filter(|rounded| **rounded == what).count() as u64;
+            let count =
+                |what| self.rounded.iter().filter(|rounded| **rounded == what).count() as u64;
             let most = (u64::from(sum) / PERIOD_BLOCKS).checked_sub(count(Rounded::Up))?;
             let least = most.checked_sub(count(Rounded::Unknown))?;
             for (index, next) in next.iter_mut().enumerate() {
@@ -147,7 +148,9 @@ mod tests {
     #[test]
     fn a_jump_comes_to_the_counts_of_the_whole_walk() {
         let (mut jumps, mut asked) = (0, 0);
-        for (cells, block_rows) in [(3, 7), (12, 40), (40, 2_000), (200, 49_152), (200, 768), (9, 1)] {
+        for (cells, block_rows) in
+            [(3, 7), (12, 40), (40, 2_000), (200, 49_152), (200, 768), (9, 1)]
+        {
             for seed in 0..4 {
                 let quotas = quotas(cells, block_rows, seed);
                 let mut given = quotas.start();

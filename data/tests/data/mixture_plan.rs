@@ -122,7 +122,8 @@ fn row_8_600_000_000_000_of_the_hero_is_found_without_data() -> Test {
 fn any_order_of_requests_gives_the_same_rows_of_the_hero() -> Test {
     let mut state = 7_u64;
     let mut draw = |below: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 20) % below
     };
     // Few blocks, some of them twice, on both sides of the second phase.

@@ -51,12 +51,11 @@ impl DiffArgs {
 fn with_stages(run: &MixtureRun, new: Vec<Stage>, step: u64) -> Result<MixtureRun, TrainError> {
     let begun = run.next_block(step)?;
     let mut changed = run.clone();
-    // The first stage has begun even where no row was read, unless another takes its place.
-    let first = new.first().map_or(0, |stage| stage.from_block);
-    changed
-        .mixture
-        .stages
-        .retain(|stage| stage.from_block < begun || (stage.from_block == 0 && first > 0));
+    // The first stage has begun even where no row was read. What has begun and lies behind a new one
+    // goes too, so that the comparison says what it would move.
+    let first = new.first().map_or(u64::MAX, |stage| stage.from_block);
+    let stays = |from_block: u64| from_block < first && (from_block == 0 || from_block < begun);
+    changed.mixture.stages.retain(|stage| stays(stage.from_block));
     changed.mixture.stages.extend(new);
     changed.mixture.validate()?;
     Ok(changed)
