@@ -2,8 +2,6 @@
 
 use std::ops::Range;
 
-use crate::Row;
-
 /// A batch of rows, every field `[num_rows, seq_len]` in row-major order unless said otherwise.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Batch {
@@ -25,6 +23,10 @@ pub struct Batch {
     pub token_valid: Vec<bool>,
     /// Index of each row's cell in the store, `[num_rows]`.
     pub cells: Vec<u32>,
+    /// Index, within its cell, of the document of each row's first token, `[num_rows]`. The document
+    /// of a position is this plus the segment id: rows of a store are stretches of one cell's
+    /// stream.
+    pub first_documents: Vec<u64>,
 }
 
 impl Batch {
@@ -41,7 +43,19 @@ impl Batch {
             segment_ids: Vec::with_capacity(tokens),
             token_valid: Vec::with_capacity(tokens),
             cells: Vec::with_capacity(num_rows),
+            first_documents: Vec::with_capacity(num_rows),
         }
+    }
+
+    /// Bytes of a batch of some rows.
+    pub fn bytes_of(num_rows: usize, seq_len: usize) -> u64 {
+        // Four numbers of 4 bytes and a bool a position; cell and document of a row.
+        (num_rows * (seq_len * 17 + 12)) as u64
+    }
+
+    /// Bytes of this batch.
+    pub fn num_bytes(&self) -> u64 {
+        Self::bytes_of(self.num_rows, self.seq_len)
     }
 
     /// One row that is one document without padding, to read logits of; nothing in it counts.
@@ -57,19 +71,19 @@ impl Batch {
             segment_ids: vec![0; len],
             token_valid: vec![true; len],
             cells: vec![0],
+            first_documents: vec![0],
         }
     }
 
-    pub(crate) fn from_rows(first_row: u64, seq_len: usize, rows: &[Row]) -> Self {
-        let mut batch = Self::with_capacity(first_row, rows.len(), seq_len);
-        for row in rows {
-            batch.push_row(row.cell, &row.tokens, &row.segment_ids);
-        }
-        batch
-    }
-
-    /// Adds a row; what is missing to `seq_len` is padding, in a segment of its own.
-    pub(crate) fn push_row(&mut self, cell: u32, tokens: &[u32], segment_ids: &[u32]) {
+    /// Adds a row; what is missing to `seq_len` is padding, in a segment of its own. `first_document`
+    /// is that of the first token within the cell.
+    pub(crate) fn push_row(
+        &mut self,
+        cell: u32,
+        first_document: u64,
+        tokens: &[u32],
+        segment_ids: &[u32],
+    ) {
         debug_assert!(tokens.len() <= self.seq_len && tokens.len() == segment_ids.len());
         for (place, (token, segment)) in tokens.iter().zip(segment_ids).enumerate() {
             self.tokens.push(*token as i32);
@@ -82,6 +96,7 @@ impl Batch {
         }
         self.num_rows += 1;
         self.cells.push(cell);
+        self.first_documents.push(first_document);
         let end = self.num_rows * self.seq_len;
         self.tokens.resize(end, 0);
         self.targets.resize(end, 0);
@@ -105,8 +120,18 @@ impl Batch {
             loss_weight: self.loss_weight[at.clone()].to_vec(),
             segment_ids: self.segment_ids[at.clone()].to_vec(),
             token_valid: self.token_valid[at].to_vec(),
-            cells: self.cells[rows].to_vec(),
+            cells: self.cells[rows.clone()].to_vec(),
+            first_documents: self.first_documents[rows].to_vec(),
         }
+    }
+
+    /// The document, within the cell of its row, that a position's token belongs to.
+    ///
+    /// # Panics
+    /// If `row` or `position` reaches beyond the batch.
+    pub fn document(&self, row: usize, position: usize) -> u64 {
+        let segment = self.segment_ids[row * self.seq_len..][..self.seq_len][position];
+        self.first_documents[row] + segment as u64
     }
 
     /// Positions whose target counts.
@@ -126,14 +151,36 @@ impl Batch {
     pub fn digest(&self) -> u64 {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&(self.seq_len as u64).to_le_bytes());
+        self.hash_rows(0..self.num_rows, &mut hasher);
+        first_8_bytes(&hasher)
+    }
+
+    /// A digest that parts of a batch add up to: the sum, modulo 2^64, of the digests of its rows
+    /// as batches of their own. Ranks that read their own rows only come to that of the whole batch
+    /// by one sum, in whatever shares they have it.
+    pub fn row_sum(&self) -> u64 {
+        let row = |row: usize| {
+            let mut hasher = blake3::Hasher::new();
+            hasher.update(&(self.seq_len as u64).to_le_bytes());
+            self.hash_rows(row..row + 1, &mut hasher);
+            first_8_bytes(&hasher)
+        };
+        (0..self.num_rows).map(row).fold(0, u64::wrapping_add)
+    }
+
+    fn hash_rows(&self, rows: Range<usize>, hasher: &mut blake3::Hasher) {
         let mut bytes = Vec::with_capacity(self.seq_len * 4);
-        for (place, row) in self.tokens.chunks(self.seq_len).enumerate() {
-            hasher.update(&(self.first_row + place as u64).to_le_bytes());
+        let tokens = &self.tokens[rows.start * self.seq_len..rows.end * self.seq_len];
+        for (row, tokens) in rows.zip(tokens.chunks(self.seq_len)) {
+            hasher.update(&(self.first_row + row as u64).to_le_bytes());
             bytes.clear();
-            bytes.extend(row.iter().flat_map(|token| token.to_le_bytes()));
+            bytes.extend(tokens.iter().flat_map(|token| token.to_le_bytes()));
             hasher.update(&bytes);
         }
-        let hash = hasher.finalize();
-        hash.as_bytes()[..8].iter().rev().fold(0, |digest, byte| digest << 8 | u64::from(*byte))
     }
+}
+
+fn first_8_bytes(hasher: &blake3::Hasher) -> u64 {
+    let hash = hasher.finalize();
+    hash.as_bytes()[..8].iter().rev().fold(0, |digest, byte| digest << 8 | u64::from(*byte))
 }

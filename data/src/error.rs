@@ -284,6 +284,70 @@ pub enum DataError {
         /// Path of the field of [`RowLengths`](crate::RowLengths) that asks for such rows.
         field: String,
     },
+    /// A table of cells that cannot be read as one.
+    #[error("cells of `{origin}`, line {line}: {problem}")]
+    CellTable {
+        /// Where the table comes from.
+        origin: String,
+        /// Counted from 1.
+        line: u64,
+        /// What is wrong, and what is needed.
+        problem: String,
+    },
+    /// Cells with weight of which a run would not see one page.
+    #[error(
+        "{} cells have weight and not one whole page of {page_len} tokens at {:.4}% of their \
+         tokens: {}; set their weights to 0, plan shorter rows or a longer run, or name a tail cell",
+        cells.len(),
+        100.0 * share,
+        cells.join(", ")
+    )]
+    EmptyCells {
+        /// Their names.
+        cells: Vec<String>,
+        /// Tokens of a page.
+        page_len: u64,
+        /// Share of each cell that the run sees.
+        share: f64,
+    },
+    /// A plan repeats cells more often than is allowed.
+    #[error(
+        "{} cells would be read more than {max_epochs} times: {}; lower their weights, shorten the \
+         run or raise `max_epochs`",
+        cells.len(),
+        cells.join(", ")
+    )]
+    TooManyEpochs {
+        /// The cap.
+        max_epochs: f64,
+        /// Their names, each with its epochs at the end of the run.
+        cells: Vec<String>,
+    },
+    /// A changed mixture would have read other rows before the change.
+    #[error(
+        "the change moves the past: {what} at block {block} (step {at_block_step}), before step \
+         {step}; only what begins with block {next_block} or later can change"
+    )]
+    PastMoves {
+        /// What differs.
+        what: String,
+        /// First block that differs.
+        block: u64,
+        /// The step in which it begins.
+        at_block_step: u64,
+        /// Where the run stands.
+        step: u64,
+        /// The first block that is not begun there.
+        next_block: u64,
+    },
+    /// A mixture file that cannot be read.
+    #[error("mixture `{origin}`: {problem}")]
+    MixtureFile {
+        /// The file.
+        origin: String,
+        /// What is wrong, and what is needed.
+        problem: String,
+    },
     /// A row length that cannot be used.
     #[error("`seq_len` is {found}; need {needed}")]
     SeqLen {

@@ -130,8 +130,8 @@ impl EvalRows {
 
     /// The rows of a range.
     ///
-    /// A row may hold documents of several cells; `cells` of the batch is that of the row's first,
-    /// and `document_index` says all.
+    /// A row may hold documents of several cells; `cells` and `first_documents` of the batch are those
+    /// of the row's first, and `document_index` says all.
     ///
     /// # Panics
     /// If the range reaches beyond [`EvalRows::num_rows`].
@@ -146,7 +146,9 @@ impl EvalRows {
                 segment_ids.resize(tokens.len(), segment as u32);
                 document_index.resize(document_index.len() + window.len(), window.document);
             }
-            batch.push_row(windows[0].cell, &tokens, &segment_ids);
+            let Window { cell, tokens: first, .. } = &windows[0];
+            let first_document = self.store.cells()[*cell as usize].document_at(first.start);
+            batch.push_row(*cell, first_document, &tokens, &segment_ids);
             document_index.resize(batch.num_rows * self.seq_len, NO_DOCUMENT);
         }
         self.score_text_only(&mut batch, &mut document_index);

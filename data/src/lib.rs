@@ -21,6 +21,7 @@ mod batch;
 mod eval_rows;
 mod loader;
 pub mod pack;
+mod page_order;
 mod reading;
 mod row;
 
@@ -32,8 +33,9 @@ pub use eval_rows::{EvalBatch, EvalDocument, EvalRows, NO_DOCUMENT};
 pub use judge::{Assign, Judge, Verdict};
 pub use ledger::{Ledger, Reason};
 pub use lengths::{BatchPlan, LengthChange, LengthPlan, LengthStage, RowLengths};
-pub use loader::{Loader, READ_AHEAD_BATCHES};
+pub use loader::{Loader, READ_AHEAD_BATCHES, RankShare, ReadAhead};
 pub use mixture::{DEFAULT_BLOCK_ROWS, MixtureConfig, MixturePlan, Stage};
+pub use reading::ReadPosition;
 pub use row::{LengthReport, Row, RowSource};
 pub use source::Source;
 pub use store::{

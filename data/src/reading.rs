@@ -1,15 +1,17 @@
 //! Row of a cell → place in the cell's stream, over all lengths of rows.
 //!
-//! The pages of a cell are read in the order of a permutation, one per epoch, each from its start
-//! to its end by rows that divide it. Rows of a new length begin with the first page that is not
-//! begun: what is left of the page before is not read in that epoch.
+//! The pages of a cell are read in a permuted order, one per epoch ([`PageOrder`]), each from its
+//! start to its end by rows that divide it. Rows of a new length begin with the first page that is
+//! not begun: what is left of the page before is not read in that epoch.
+//!
+//! A run that sees a part of a cell reads pages that are spread over all of it, the same ones in
+//! every epoch.
 
-use std::ops::Range;
+use std::{fmt, ops::Range};
 
-use crate::{
-    pack::Pages,
-    shuffle::{Permutation, derive_seed},
-};
+use serde::Serialize;
+
+use crate::{MixturePlan, pack::Pages, page_order::PageOrder, shuffle::derive_seed};
 
 /// Separates the orders of pages from other uses of the run's seed.
 const PAGE_ORDER: u64 = 0x7061_6765_0000_0000;
@@ -17,7 +19,11 @@ const PAGE_ORDER: u64 = 0x7061_6765_0000_0000;
 /// How one cell is read.
 #[derive(Debug)]
 pub(crate) struct CellReading {
+    /// Those that are read.
     pub(crate) pages: Pages,
+    /// Pages of the whole cell.
+    all_pages: u64,
+    order: PageOrder,
     /// From the cell's name, so that a new cell in the store changes no other cell's order.
     name_hash: u64,
     stages: Vec<ReadingStage>,
@@ -46,15 +52,76 @@ pub(crate) struct Place {
     pub(crate) tokens: Range<u64>,
 }
 
+/// Where the reading of a cell stands: in front of a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ReadPosition {
+    /// How often the cell was read through.
+    pub epoch: u64,
+    /// Pages of this epoch that are done or begun, the one at hand not counted.
+    pub page: u64,
+    /// Pages of an epoch.
+    pub num_pages: u64,
+    /// Tokens of the page at hand that are read.
+    pub offset: u64,
+}
+
+impl fmt::Display for ReadPosition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}/{}", self.epoch, self.page, self.num_pages)?;
+        if self.offset > 0 { write!(f, "+{}", self.offset) } else { Ok(()) }
+    }
+}
+
+/// How each cell of a plan is read, by its pages and the tokens of it that are seen.
+pub(crate) fn readings(
+    plan: &MixturePlan,
+    names: &[String],
+    cells: impl Iterator<Item = (Pages, u64)>,
+) -> Vec<CellReading> {
+    let cells = names.iter().zip(cells);
+    let mut readings: Vec<CellReading> =
+        cells.map(|(name, (pages, seen))| CellReading::new(name, pages, seen)).collect();
+    for stage in plan.lengths().stages() {
+        let rows_before = plan.consumed(stage.first_row);
+        for (cell, rows_before) in readings.iter_mut().zip(rows_before) {
+            cell.go_on(stage.seq_len, rows_before);
+        }
+    }
+    readings
+}
+
 impl CellReading {
-    pub(crate) fn new(name: &str, pages: Pages) -> Self {
+    fn new(name: &str, all: Pages, seen_tokens: u64) -> Self {
         let hash = blake3::hash(name.as_bytes());
         let name_hash = hash.as_bytes()[..8].iter().fold(0, |h, b| h << 8 | u64::from(*b));
-        Self { pages, name_hash, stages: Vec::new() }
+        let num_pages = all.num_pages.min(seen_tokens / all.page_len);
+        let unseen = (all.num_pages - num_pages) * all.page_len;
+        let left_out_tokens = all.left_out_tokens + unseen;
+        let pages = Pages { num_pages, left_out_tokens, ..all };
+        let order = PageOrder::new(num_pages, all.page_len);
+        Self { pages, all_pages: all.num_pages, order, name_hash, stages: Vec::new() }
+    }
+
+    /// Pages that are read, and pages of the whole cell: what its order follows from.
+    pub(crate) fn pages_of(&self) -> (u64, u64) {
+        (self.pages.num_pages, self.all_pages)
+    }
+
+    /// Where reading stands after `rows` rows of the cell, of which `stage` is the one that goes on.
+    pub(crate) fn position(&self, stage: usize, rows: u64) -> ReadPosition {
+        let (stage, num_pages) = (&self.stages[stage], self.pages.num_pages);
+        let row = rows - stage.rows_before;
+        let turn = stage.pages_before + row / stage.rows_per_page;
+        let offset = row % stage.rows_per_page * stage.seq_len;
+        let (epoch, page) = match num_pages {
+            0 => (0, 0),
+            pages => (turn / pages, turn % pages),
+        };
+        ReadPosition { epoch, page, num_pages, offset }
     }
 
     /// Goes on with rows of `seq_len` tokens after `rows_before` rows of the cell.
-    pub(crate) fn go_on(&mut self, seq_len: usize, rows_before: u64) {
+    fn go_on(&mut self, seq_len: usize, rows_before: u64) {
         let (pages_before, skipped_tokens) = match self.stages.last() {
             None => (0, 0),
             Some(last) => {
@@ -83,7 +150,9 @@ impl CellReading {
         let num_pages = self.pages.num_pages;
         let (epoch, position) = (turn / num_pages, turn % num_pages);
         let order_seed = derive_seed(seed, &[PAGE_ORDER, self.name_hash, epoch]);
-        let page = Permutation::new(num_pages, order_seed).apply(position);
+        let seen = self.order.page(position, order_seed);
+        // The identity where all pages are seen.
+        let page = (u128::from(seen) * u128::from(self.all_pages) / u128::from(num_pages)) as u64;
         let offset = row % stage.rows_per_page * stage.seq_len;
         let start = self.pages.range(page).start + offset;
         Place { epoch, page, offset, tokens: start..start + stage.seq_len }

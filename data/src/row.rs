@@ -5,7 +5,7 @@ use std::{ops::Range, sync::Arc};
 use crate::{
     Batch, DataError, LengthPlan, MixtureConfig, MixturePlan, Result, RowLengths, Store,
     pack::{Pages, segment_ids},
-    reading::CellReading,
+    reading::{CellReading, readings},
 };
 
 /// One sequence of the training data, and where it comes from.
@@ -71,29 +71,46 @@ impl RowSource {
         lengths: &RowLengths,
         seed: u64,
     ) -> Result<Self> {
-        let plan = MixturePlan::new(mixture, lengths, &store.cell_names(), seed)?;
+        let all: Vec<u64> = store.cells().iter().map(crate::CellShard::num_tokens).collect();
+        Self::of_seen(store, mixture, lengths, &all, seed)
+    }
+
+    /// Rows from the part of a store that a run sees: `seen` tokens of each cell, whose pages are
+    /// spread over the cell and read again in every epoch ([`Visible`](crate::mixture::Visible)).
+    ///
+    /// # Errors
+    /// As [`RowSource::new`], of what is seen.
+    ///
+    /// # Panics
+    /// If `seen` has not as many numbers as the store has cells.
+    pub fn of_seen(
+        store: Arc<Store>,
+        mixture: &MixtureConfig,
+        lengths: &RowLengths,
+        seen: &[u64],
+        seed: u64,
+    ) -> Result<Self> {
+        let names = store.cell_names();
+        let (found, needed) = (seen.len(), names.len());
+        assert_eq!(found, needed, "RowSource::of_seen: `seen` has {found} numbers, need {needed}");
+        let plan = MixturePlan::new(mixture, lengths, &names, seed)?;
         let weighted = |name: &str| {
             mixture.stages.iter().any(|stage| stage.weights.get(name).is_some_and(|w| *w > 0.0))
         };
-        let mut cells = Vec::new();
-        for cell in store.cells() {
-            let pages = Pages::of(cell.num_tokens(), lengths.longest as u64);
-            if pages.num_pages == 0 && weighted(cell.name()) {
+        let page_len = lengths.longest as u64;
+        let seen = seen.iter().zip(store.cells()).map(|(seen, cell)| cell.num_tokens().min(*seen));
+        for (cell, found) in store.cells().iter().zip(seen.clone()) {
+            if found < page_len && weighted(cell.name()) {
                 return Err(DataError::CellTooSmall {
                     cell: cell.name().to_owned(),
-                    found: cell.num_tokens(),
-                    needed: lengths.longest as u64,
+                    found,
+                    needed: page_len,
                     field: lengths.field_of_longest(),
                 });
             }
-            cells.push(CellReading::new(cell.name(), pages));
         }
-        for stage in plan.lengths().stages() {
-            let rows_before = plan.consumed(stage.first_row);
-            for (cell, rows_before) in cells.iter_mut().zip(rows_before) {
-                cell.go_on(stage.seq_len, rows_before);
-            }
-        }
+        let pages = store.cells().iter().map(|cell| Pages::of(cell.num_tokens(), page_len));
+        let cells = readings(&plan, &names, pages.zip(seen));
         Ok(Self { store, plan, seed, cells })
     }
 
@@ -134,8 +151,13 @@ impl RowSource {
                 next.seq_len, next.first_row
             );
         }
-        let rows: Vec<Row> = rows.map(|index| self.row(index)).collect();
-        Batch::from_rows(first_row, seq_len, &rows)
+        let num_rows = (rows.end - first_row) as usize;
+        let mut batch = Batch::with_capacity(first_row, num_rows, seq_len);
+        for index in rows {
+            let row = self.row(index);
+            batch.push_row(row.cell, row.first_document, &row.tokens, &row.segment_ids);
+        }
+        batch
     }
 
     /// The rows of batch `batch` where batches have a fixed number of tokens.
@@ -176,7 +198,8 @@ impl RowSource {
         stages.windows(2).enumerate().map(report).collect()
     }
 
-    /// The pages of each cell, with the tokens left out at its end.
+    /// The pages of each cell that are read, with the tokens that never are: those behind its last
+    /// whole page, and what a run that sees a part of the cell does not see.
     pub fn pages(&self) -> Vec<Pages> {
         self.cells.iter().map(|cell| cell.pages).collect()
     }

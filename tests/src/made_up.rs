@@ -20,6 +20,7 @@ pub fn batch(model: &ModelConfig, rows: usize) -> Batch {
         segment_ids: vec![0; len],
         token_valid: vec![true; len],
         cells: vec![0; rows],
+        first_documents: vec![0; rows],
     }
 }
 

@@ -42,6 +42,7 @@ fn row(tokens: &[i32], targets: &[i32], loss_weight: &[f32]) -> Batch {
         segment_ids: vec![0; tokens.len()],
         token_valid: vec![true; tokens.len()],
         cells: vec![0],
+        first_documents: vec![0],
     }
 }
 

@@ -16,6 +16,7 @@ mod evaluation;
 mod exactness;
 mod interchange;
 mod licences;
+mod mixtures;
 mod momentum_bf16;
 mod not_finite;
 mod operations;

@@ -106,6 +106,7 @@ pub(crate) fn batch(config: &RunConfig, seed: u64) -> Batch {
         segment_ids: Vec::new(),
         token_valid: Vec::new(),
         cells: vec![0; num_rows],
+        first_documents: vec![0; num_rows],
     };
     for row in 0..num_rows {
         let from_end = num_rows - row;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use fulmar_data::mixture::{CellSize, DEFAULT_MAX_EPOCHS, MixtureRun};
 use fulmar_data::{EvalRows, MixtureConfig, RowSource, Source, Stage, Store, Tokenizer, corpus};
 use fulmar_ep::World;
 use fulmar_model::ModelConfig;
@@ -48,7 +49,7 @@ pub fn data_of_rank(config: &RunConfig, world: &World) -> Result<RunData, TrainE
     world.all.barrier("token store")?;
     match first {
         Some(data) => Ok(data),
-        None => open(config, &|_| {}),
+        None => open(config, true, &|_| {}),
     }
 }
 
@@ -56,9 +57,17 @@ pub fn data_of_rank(config: &RunConfig, world: &World) -> Result<RunData, TrainE
 ///
 /// # Errors
 /// Names the file or field: unreadable sources, a store of another tokenizer, a vocabulary larger
-/// than the model's, weights of cells that do not exist.
+/// than the model's, weights of cells that do not exist, cells read more often than allowed.
 pub fn data(config: &RunConfig) -> Result<RunData, TrainError> {
-    open(config, &|line| println!("{line}"))
+    open(config, true, &|line| println!("{line}"))
+}
+
+/// As [`data`], also where cells are read too often, and without a word.
+///
+/// # Errors
+/// As [`data`].
+pub(crate) fn data_unchecked(config: &RunConfig) -> Result<RunData, TrainError> {
+    open(config, false, &|_| {})
 }
 
 /// The tokenizer alone, which must fit the model.
@@ -91,7 +100,7 @@ pub fn heldout(model: &ModelConfig, data: &DataConfig) -> Result<(EvalRows, Stri
     Ok((EvalRows::new(Arc::new(store), model.max_seq_len)?, digest))
 }
 
-fn open(config: &RunConfig, say: &dyn Fn(String)) -> Result<RunData, TrainError> {
+fn open(config: &RunConfig, capped: bool, say: &dyn Fn(String)) -> Result<RunData, TrainError> {
     let data = &config.data;
     let tokenizer = tokenizer(&config.model, data)?;
     let opener = Opener { data, tokenizer: &tokenizer, say };
@@ -102,6 +111,9 @@ fn open(config: &RunConfig, say: &dyn Fn(String)) -> Result<RunData, TrainError>
     let bytes_per_token = manifest.source_bytes() as f64 / manifest.num_tokens().max(1) as f64;
     let digest = manifest.build_digest.clone();
     let rows = rows(config, Arc::new(store))?;
+    if capped && data.max_epochs.is_some() {
+        mixture_run(config, rows.store()).report(0)?.require_epochs()?;
+    }
     let heldout = EvalRows::new(Arc::new(heldout), config.model.max_seq_len)?;
     Ok(RunData { tokenizer, rows: Arc::new(rows), heldout, digest, bytes_per_token })
 }
@@ -111,12 +123,33 @@ fn open(config: &RunConfig, say: &dyn Fn(String)) -> Result<RunData, TrainError>
 /// # Errors
 /// If a cell of the mixture is not in the store, or too small for the plan's rows.
 pub(crate) fn rows(config: &RunConfig, store: Arc<Store>) -> Result<RowSource, TrainError> {
-    let block_rows = config.data.block_rows;
-    let mixture = match &config.data.stages {
-        Some(stages) => MixtureConfig { block_rows, stages: stages.clone() },
-        None => MixtureConfig::proportional(&store, config.longest_row(), block_rows),
+    let run = mixture_run(config, &store);
+    if config.data.simulated_epoching.is_none() {
+        return Ok(RowSource::new(store, &run.mixture, &run.lengths, run.seed)?);
+    }
+    let visible = run.visible()?;
+    let (mixture, seen) = (&visible.mixture, &visible.tokens);
+    Ok(RowSource::of_seen(store, mixture, &run.lengths, seen, run.seed)?)
+}
+
+/// A run's mixture over the cells of its store, as a plan without data.
+pub fn mixture_run(config: &RunConfig, store: &Store) -> MixtureRun {
+    let data = &config.data;
+    let mixture = match &data.stages {
+        Some(stages) => MixtureConfig { block_rows: data.block_rows, stages: stages.clone() },
+        None => MixtureConfig::proportional(store, config.longest_row(), data.block_rows),
     };
-    Ok(RowSource::new(store, &mixture, &config.row_lengths(), config.seed)?)
+    MixtureRun {
+        cells: CellSize::of_store(store),
+        mixture,
+        lengths: config.row_lengths(),
+        tokens_per_step: config.tokens_per_step(),
+        steps: config.schedule.horizon(),
+        seed: config.seed,
+        epoching: data.simulated_epoching.clone(),
+        epoching_tokens: Some(config.tokens_per_step() * config.schedule.steps),
+        max_epochs: data.max_epochs.unwrap_or(DEFAULT_MAX_EPOCHS),
+    }
 }
 
 /// Reads on in the rows of the plan `config`, whose open stage is `shape`: training and held-out

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use fulmar_data::{DEFAULT_BLOCK_ROWS, DocumentMarks, Stage};
+use fulmar_data::mixture::SimulatedEpoching;
+use fulmar_data::{DEFAULT_BLOCK_ROWS, DocumentMarks, ReadAhead, Stage};
 use fulmar_model::config::RouterDot;
 use fulmar_model::{Compute, ModelConfig, Recompute};
 use serde::{Deserialize, Serialize};
@@ -139,6 +140,22 @@ pub struct DataConfig {
     /// The longest row that the run may come to, the unit in which data are shuffled; that of
     /// `context` when absent. A row of another length in mid-run must divide it.
     pub longest_row: Option<usize>,
+    /// Sees of each cell the share that the run has of a full one, so that a short run repeats its
+    /// data as the full one would; all of it when absent. Of the first plan's tokens, as the rates:
+    /// a horizon that moves changes no cell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub simulated_epoching: Option<SimulatedEpoching>,
+    /// How often a cell may be read by the horizon; a run that would read one more often is not
+    /// started. No limit when absent; `train data mixture plan` then takes 8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_epochs: Option<f64>,
+    /// How far batches are read ahead, with how many threads and bytes.
+    #[serde(skip_serializing_if = "is_default")]
+    pub read_ahead: ReadAhead,
+}
+
+fn is_default(read_ahead: &ReadAhead) -> bool {
+    *read_ahead == ReadAhead::default()
 }
 
 impl Default for DataConfig {
@@ -154,6 +171,9 @@ impl Default for DataConfig {
             block_rows: DEFAULT_BLOCK_ROWS,
             stages: None,
             longest_row: None,
+            simulated_epoching: None,
+            max_epochs: None,
+            read_ahead: ReadAhead::default(),
         }
     }
 }
@@ -287,6 +307,17 @@ impl RunConfig {
         self.log.validate()?;
         self.guard.validate()?;
         self.alarms.validate()?;
+        if let Some(cap) = self.data.max_epochs.filter(|cap| cap.is_nan() || *cap <= 0.0) {
+            return Err(TrainError::config("data.max_epochs", cap, "a number above 0"));
+        }
+        if self.data.read_ahead.threads == 0 || self.data.read_ahead.batches == 0 {
+            let found = format!("{:?}", self.data.read_ahead);
+            return Err(TrainError::config(
+                "data.read_ahead",
+                found,
+                "a thread and a batch or more",
+            ));
+        }
         if self.data.store.is_some() && !self.data.sources.is_empty() {
             return Err(TrainError::config(
                 "data.store",

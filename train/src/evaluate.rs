@@ -261,6 +261,7 @@ fn filled_up(batch: &Batch, num_rows: usize, wanted: bool) -> Batch {
     batch.segment_ids.resize(len, 0);
     batch.token_valid.resize(len, false);
     batch.cells.resize(num_rows, 0);
+    batch.first_documents.resize(num_rows, 0);
     if !wanted {
         batch.token_valid.fill(false);
     }

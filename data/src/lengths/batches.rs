@@ -93,6 +93,12 @@ impl BatchPlan {
         (token / u128::from(self.block_tokens)) as u64
     }
 
+    /// The batch in which a block begins.
+    pub fn batch_of_block(&self, block: u64) -> u64 {
+        let token = u128::from(block) * u128::from(self.block_tokens);
+        (token / u128::from(self.tokens_per_batch)) as u64
+    }
+
     /// The first batch at or behind `batch` that begins with a block, where a new length or a new
     /// stage of the mixture may begin.
     pub fn next_boundary(&self, batch: u64) -> u64 {

@@ -85,6 +85,14 @@ impl MixtureConfig {
         Ok(())
     }
 
+    /// The stage that a block belongs to.
+    ///
+    /// # Panics
+    /// If the config was not validated.
+    pub(crate) fn stage_at(&self, block: u64) -> &Stage {
+        &self.stages[self.stages.partition_point(|stage| stage.from_block <= block) - 1]
+    }
+
     /// The weights of every stage in the order of `cells`.
     ///
     /// # Errors

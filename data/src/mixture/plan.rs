@@ -131,6 +131,24 @@ impl MixturePlan {
         rows
     }
 
+    /// Tokens of each cell among the first `num_rows` rows.
+    pub fn consumed_tokens(&self, num_rows: u64) -> Vec<u64> {
+        let (mut tokens, mut before) = (vec![0; self.num_cells], vec![0; self.num_cells]);
+        let stages = self.lengths.stages();
+        for (index, stage) in stages.iter().enumerate() {
+            let end = stages.get(index + 1).map_or(num_rows, |next| next.first_row.min(num_rows));
+            let rows = self.consumed(end);
+            for ((tokens, rows), before) in tokens.iter_mut().zip(&rows).zip(&before) {
+                *tokens += (rows - before) * stage.seq_len as u64;
+            }
+            if end == num_rows {
+                break;
+            }
+            before = rows;
+        }
+        tokens
+    }
+
     /// Rows of each cell in one block.
     pub fn block_counts(&self, block: u64) -> Vec<u64> {
         let ends = &self.block(block).ends;

@@ -62,6 +62,7 @@ fn past(config: &RunConfig, at: Position) -> Value {
         "block_rows": config.data.block_rows,
         "stages": config.data.stages,
         "longest_row": longest_row,
+        "simulated_epoching": config.data.simulated_epoching,
     });
     let mut value = serde_json::to_value(&config).expect("a config of plain values");
     let fields = value.as_object_mut().expect("a struct");

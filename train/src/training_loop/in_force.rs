@@ -1,6 +1,6 @@
 //! What of the plan holds for the step at hand.
 
-use fulmar_data::Loader;
+use fulmar_data::{Loader, RankShare};
 use fulmar_ep::Dispatcher;
 
 use super::TrainingLoop;
@@ -28,8 +28,9 @@ impl TrainingLoop<'_> {
 
     /// Batches from where the run stands, in rows of the length in force.
     pub(super) fn batches(&self) -> Result<Loader, TrainError> {
-        let rows = self.data.rows.clone();
-        Ok(Loader::new(rows, self.config.batch.rows, self.state.batches)?)
+        let (rows, ahead) = (self.data.rows.clone(), self.config.data.read_ahead);
+        let (batch_rows, step) = (self.config.batch.rows, self.state.batches);
+        Ok(Loader::of_rank(rows, batch_rows, step, RankShare::ALL, ahead)?)
     }
 
     /// Opens the next context stage if this is a boundary of blocks, the stage is due, and few

@@ -78,6 +78,7 @@ fn batch(file: &GoldenFile, step: usize) -> Batch {
         segment_ids: file.integers("segments").to_vec(),
         token_valid: vec![true; len],
         cells: vec![0; rows],
+        first_documents: vec![0; rows],
         tokens,
     }
 }

@@ -1,6 +1,7 @@
 //! `train data`: a file for each thing to do.
 
 mod inspect;
+mod mixture;
 
 use clap::{Args, Subcommand};
 
@@ -20,12 +21,16 @@ pub enum DataCommand {
     /// Show the cells of a store: documents, tokens, bytes.
     #[command(after_help = "Example: train data inspect runs/cache/0123456789abcdef")]
     Inspect(inspect::InspectArgs),
+    /// Plan a mixture over a run, and see what a change of it changes.
+    #[command(after_help = "Example: train data mixture plan harrier")]
+    Mixture(mixture::MixtureArgs),
 }
 
 impl DataArgs {
     pub(super) fn execute(self) -> Result<(), TrainError> {
         match self.command {
             DataCommand::Inspect(args) => args.execute(),
+            DataCommand::Mixture(args) => args.execute(),
         }
     }
 }
