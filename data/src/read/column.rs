@@ -8,6 +8,7 @@
 use std::{
     fs::File,
     io::{BufReader, Read, Seek, SeekFrom},
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -29,6 +30,18 @@ use parquet::{
 };
 
 use super::field::Field;
+
+/// What `read` gives. The library panics on some damaged files, which no other check of ours or its own
+/// finds; here that is an error as any other, after which nothing more is read.
+pub(crate) fn caught<T, E: From<ParquetError>>(
+    read: impl FnOnce() -> std::result::Result<T, E>,
+) -> std::result::Result<T, E> {
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|panic| {
+        let said = panic.downcast_ref::<&str>().map(ToString::to_string);
+        let said = said.or_else(|| panic.downcast_ref::<String>().cloned());
+        Err(ParquetError::General(said.unwrap_or_else(|| "panic".to_owned())).into())
+    })
+}
 
 /// A file that remembers where it was read last.
 pub(crate) struct Tracked {
@@ -103,13 +116,19 @@ impl TableColumn {
         tracked.position = Arc::clone(&self.position);
         let (chunk, rows) = (group.column(self.leaf), group.num_rows() as usize);
         self.position.store(chunk.byte_range().0, Ordering::Relaxed);
-        let pages = SerializedPageReader::new(Arc::new(tracked), chunk, rows, None)?;
-        self.reader = Some(get_column_reader(self.descr.clone(), Box::new(pages)));
+        self.reader = Some(caught(|| {
+            let pages = SerializedPageReader::new(Arc::new(tracked), chunk, rows, None)?;
+            Ok::<_, ParquetError>(get_column_reader(self.descr.clone(), Box::new(pages)))
+        })?);
         Ok(())
     }
 
     /// The value in the next row of the group.
     pub(crate) fn next(&mut self) -> Result<Field, Error> {
+        caught(|| self.read())
+    }
+
+    fn read(&mut self) -> Result<Field, Error> {
         let Self { descr, reader, def_levels, rep_levels, .. } = self;
         let Some(reader) = reader else { return Err(no_row().into()) };
         let mut next = Next { descr, def_levels, rep_levels };

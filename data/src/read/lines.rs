@@ -112,9 +112,7 @@ impl Records for JsonLines {
     }
 
     fn raw<'a>(&'a self, _: &'a Record) -> (Cow<'a, [u8]>, u64) {
-        let line = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
-        let newline = (self.line.len() - line.len()) as u64;
-        (Cow::Borrowed(line), self.line_bytes - newline)
+        (Cow::Borrowed(&self.line), self.line_bytes)
     }
 
     fn unit(&self) -> Unit {

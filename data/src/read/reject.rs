@@ -31,7 +31,7 @@ pub struct Reject {
     pub reason: Reason,
     /// What was found, in words.
     pub evidence: String,
-    /// The record as it lies in the file: a line, a text file, a row as JSON, or the value of a row
+    /// The record as it lies in the file: a line with its end, a text file, a row as JSON, or the value of a row
     /// that is not UTF-8. At most 1 MiB of a record that cannot be read, 1 KiB of one that is sound.
     pub raw: Vec<u8>,
     /// Bytes of the whole record.

@@ -67,7 +67,7 @@ pub(crate) fn open_file(path: &Path) -> Result<File> {
 pub(crate) struct Unpacked {
     file: Arc<str>,
     inner: Box<dyn BufRead + Send>,
-    /// Bytes of the file that the decoder has taken.
+    /// Bytes of the file that the decoder was given.
     position: Arc<AtomicU64>,
     compression: Compression,
 }
@@ -80,7 +80,7 @@ impl Unpacked {
         let compression = Compression::detect(head)
             .map_err(|found| DataError::UnreadableFormat { file: file.to_string(), found })?;
         let position = Arc::new(AtomicU64::new(0));
-        let raw = Counting { inner: raw, position: Arc::clone(&position) };
+        let raw = Counting { inner: raw, taken: 0, position: Arc::clone(&position) };
         let inner: Box<dyn BufRead + Send> = match compression {
             Compression::None => Box::new(raw),
             Compression::Gzip => unpacked(flate2::bufread::MultiGzDecoder::new(raw)),
@@ -98,7 +98,7 @@ impl Unpacked {
         &mut *self.inner
     }
 
-    /// Bytes of the file taken so far.
+    /// Bytes of the file read so far.
     pub(crate) fn position(&self) -> u64 {
         self.position.load(Ordering::Relaxed)
     }
@@ -123,27 +123,31 @@ fn unpacked(decoder: impl Read + Send + 'static) -> Box<dyn BufRead + Send> {
     Box::new(BufReader::with_capacity(1 << 17, decoder))
 }
 
-/// Counts the bytes that are taken.
+/// Counts the bytes that the decoder was given, also those that it had not taken when it gave up.
 struct Counting<R> {
     inner: R,
+    taken: u64,
     position: Arc<AtomicU64>,
 }
 
 impl<R: BufRead> Read for Counting<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.inner.read(buffer)?;
-        self.position.fetch_add(count as u64, Ordering::Relaxed);
+        let mut given = self.fill_buf()?;
+        let count = given.read(buffer)?;
+        self.consume(count);
         Ok(count)
     }
 }
 
 impl<R: BufRead> BufRead for Counting<R> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        self.inner.fill_buf()
+        let given = self.inner.fill_buf()?;
+        self.position.store(self.taken + given.len() as u64, Ordering::Relaxed);
+        Ok(given)
     }
 
     fn consume(&mut self, count: usize) {
-        self.position.fetch_add(count as u64, Ordering::Relaxed);
+        self.taken += count as u64;
         self.inner.consume(count);
     }
 }

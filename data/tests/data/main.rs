@@ -1,5 +1,6 @@
 //! Tests of the data crate through its public face, as one binary.
 
+mod archives;
 mod bad_corpus;
 mod bad_store;
 mod documents;
@@ -8,8 +9,11 @@ mod fixture;
 mod lengths;
 mod loader;
 mod mixture;
+mod parquet;
+mod quarantine;
 mod row_lengths;
 mod rows;
 mod shipped;
+mod sources;
 mod store;
 mod tokenizer;
