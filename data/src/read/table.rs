@@ -13,7 +13,7 @@ use parquet::{
 };
 
 use super::{
-    column::{Error, TableColumn, Tracked},
+    column::{Error, TableColumn, Tracked, caught},
     fault::Unit,
     field::Field,
     mapping::{Column, Mapping, TEXT},
@@ -166,16 +166,33 @@ fn read_description(name: &Arc<str>, file: &File) -> Result<(u64, ParquetMetaDat
     }
     let damaged = |reason: &ParquetError| damaged(name, footer_start, 0, reason);
     let tracked = Tracked::new(file, len).map_err(io)?;
-    let meta = ParquetMetaDataReader::new().parse_and_finish(&tracked);
+    let meta = caught(|| ParquetMetaDataReader::new().parse_and_finish(&tracked));
     let meta = meta.map_err(|error| damaged(&error))?;
+    match contradiction(&meta, footer_start) {
+        Some(reason) => Err(damaged(&ParquetError::General(reason.to_owned()))),
+        None => Ok((len, meta)),
+    }
+}
+
+/// What the description of a file says against itself, which the library does not look at.
+fn contradiction(meta: &ParquetMetaData, footer_start: u64) -> Option<&'static str> {
+    let mut rows = 0i64;
     for group in meta.row_groups() {
-        let within = group.columns().iter().all(|chunk| lies_before(chunk, footer_start));
-        if group.num_rows() < 0 || !within {
-            let reason = "a row group lies outside of the file".to_owned();
-            return Err(damaged(&ParquetError::General(reason)));
+        if group.num_rows() < 0 {
+            return Some("a row group has fewer than no rows");
+        }
+        rows = rows.saturating_add(group.num_rows());
+        for chunk in group.columns() {
+            if !lies_before(chunk, footer_start) {
+                return Some("a column lies outside of the file");
+            }
+            let flat = chunk.column_descr().max_rep_level() == 0;
+            if flat && chunk.num_values() != group.num_rows() {
+                return Some("a column has more or fewer values than its row group has rows");
+            }
         }
     }
-    Ok((len, meta))
+    (rows != meta.file_metadata().num_rows()).then_some("its row groups have other rows in sum")
 }
 
 /// Whether a column chunk's bytes lie before the footer.

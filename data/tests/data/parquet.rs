@@ -350,15 +350,27 @@ fn damaged_pages_are_errors_that_say_where() {
 fn a_flipped_byte_anywhere_is_an_error_or_a_read_of_every_row() {
     let folder = Folder::new();
     let whole = small(&folder);
+    let mut with_score = SourceConfig {
+        name: "small".to_owned(),
+        paths: vec!["x.parquet".to_owned()],
+        format: Some(fulmar_data::Format::Parquet),
+        ..SourceConfig::default()
+    };
+    with_score.columns.score = Some("score".to_owned());
     for at in 0..whole.len() {
         for flip in [0x01, 0x80, 0xff] {
             let mut bytes = whole.clone();
             bytes[at] ^= flip;
-            let source = folder.source("x.parquet", bytes);
-            let Ok(reader) = DocumentReader::open_with(&source, ReadOptions::default()) else {
+            folder.source("x.parquet", bytes);
+            let config = [with_score.clone()];
+            let source = &find_sources(&config, folder.path("")).expect("one file")[0];
+            let Ok(mut reader) = DocumentReader::open_with(source, ReadOptions::default()) else {
                 continue;
             };
-            let _: Result<Vec<_>, DataError> = reader.collect();
+            if reader.by_ref().all(|document| document.is_ok()) {
+                let ledger = reader.ledger();
+                assert!(ledger.closes() && ledger.documents == 40, "byte {at}: {ledger:?}");
+            }
         }
     }
 }
