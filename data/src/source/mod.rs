@@ -124,6 +124,19 @@ impl Source {
         Ok(hasher.finalize().to_hex().to_string())
     }
 
+    /// Digest of what the recipe makes of its fields, in hex: the same file gives other documents
+    /// under another. None for what [`Source::file`] assumes.
+    pub fn meaning_digest(&self) -> Option<String> {
+        let SourceConfig { format, domain, quality, require, columns, .. } = (*self.config).clone();
+        let meaning =
+            SourceConfig { format, domain, quality, require, columns, ..Default::default() };
+        if meaning == SourceConfig::default() {
+            return None;
+        }
+        let json = serde_json::to_vec(&meaning).expect("plain values with string keys");
+        Some(blake3::hash(&json).to_hex().to_string())
+    }
+
     /// The files, with what they hold.
     ///
     /// # Errors

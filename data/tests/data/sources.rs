@@ -2,7 +2,10 @@
 
 use std::fs;
 
-use fulmar_data::{Compression, DocumentReader, Format, Pool, Source, SourceConfig, find_sources};
+use fulmar_data::{
+    Compression, DocumentMarks, DocumentReader, Format, Pool, Source, SourceConfig, StoreOrigin,
+    Tokenizer, build_or_open, find_sources,
+};
 
 use crate::fixture::{Folder, Test, gzip, line, zstd};
 
@@ -219,5 +222,29 @@ fn a_pool_is_what_a_recipe_reads() -> Test {
     let pool = Pool::of_files(&files)?;
     assert_eq!(pool.sources.len(), 2);
     assert!(pool.sources[0].name().ends_with("data/a.jsonl") && !pool.options.strict);
+    Ok(())
+}
+
+#[test]
+fn what_a_recipe_makes_of_a_file_is_part_of_a_store() -> Test {
+    let folder = with_files(&["a.jsonl"]);
+    let source = |config: SourceConfig| {
+        find_sources(&[config], folder.path("")).map(|mut found| found.remove(0))
+    };
+    assert_eq!(Source::file("a").meaning_digest(), None);
+    assert_eq!(source(config(&["a.jsonl"]))?.meaning_digest(), None);
+    let one = source(SourceConfig { quality: Some(1), ..config(&["a.jsonl"]) })?;
+    let two = source(SourceConfig { quality: Some(2), ..config(&["*.jsonl"]) })?;
+    let again = SourceConfig { name: "web".to_owned(), quality: Some(2), ..config(&["a*"]) };
+    assert!(one.meaning_digest().is_some() && one.meaning_digest() != two.meaning_digest());
+    assert_eq!(source(again)?.meaning_digest(), two.meaning_digest());
+    let tokenizer = Tokenizer::shipped()?;
+    let build = |source| {
+        build_or_open(&[source], &tokenizer, DocumentMarks::default(), folder.path("cache"))
+    };
+    let (first, _) = build(one)?;
+    let (second, origin) = build(two)?;
+    assert_eq!(origin, StoreOrigin::Built);
+    assert_eq!([first.cells()[0].name(), second.cells()[0].name()], ["d/q1", "d/q2"]);
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! `train data`: a file for each thing to do.
 
 mod inspect;
+mod sources;
 
 use clap::{Args, Subcommand};
 
@@ -20,12 +21,18 @@ pub enum DataCommand {
     /// Show the cells of a store: documents, tokens, bytes.
     #[command(after_help = "Example: train data inspect runs/cache/0123456789abcdef")]
     Inspect(inspect::InspectArgs),
+    /// List the files that a data recipe or globs stand for: format, compression, size.
+    #[command(after_help = "\
+Example: train data sources pool.toml
+         train data sources 'books/**/*.jsonl.zst' notes --json")]
+    Sources(sources::SourcesArgs),
 }
 
 impl DataArgs {
     pub(super) fn execute(self) -> Result<(), TrainError> {
         match self.command {
             DataCommand::Inspect(args) => args.execute(),
+            DataCommand::Sources(args) => args.execute(),
         }
     }
 }
