@@ -95,6 +95,8 @@ impl Mapping {
         if let Some(problem) = record.problem.take() {
             return Err(problem);
         }
+        // First: they say which records are meant at all.
+        self.check_rules(&record.fields)?;
         let of = |index: usize| (&record.fields[index], self.columns[index].path.as_str());
         for (field, column) in record.fields.iter().zip(&self.columns) {
             if column.required && *field == Field::Null {
@@ -126,17 +128,15 @@ impl Mapping {
         let score = self.score.map(of).map(|(field, column)| field.score(column));
         let embedding = self.embedding.map(of).map(|(field, column)| field.embedding(column));
         let (score, embedding) = (score.transpose()?.flatten(), embedding.transpose()?.flatten());
-        self.check_rules(&record.fields)?;
         check_length(text, options)?;
-        let (file, record_number) = (Arc::clone(&record.file), record.number);
         let mut document = Document {
             id,
             text: String::new(),
             domain,
             quality,
             origin,
-            file,
-            record: record_number,
+            file: Arc::clone(&record.file),
+            record: record.number,
             score,
             embedding,
         };

@@ -25,7 +25,7 @@ pub struct Reject {
     /// Its place in the file, counted from 1: [`Document::record`].
     pub record: u64,
     /// Where the record begins in the decompressed file, or where its fault is; for a table, where the
-    /// page begins in the file that holds its text.
+    /// page begins in the file that holds its text. 0 for what a judge left out.
     pub byte: u64,
     /// What it is counted under.
     pub reason: Reason,

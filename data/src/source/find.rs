@@ -16,14 +16,17 @@ use crate::{DataError, Result};
 /// Sources come in the order of the recipe, the files of each in the order of their names (bytes of
 /// UTF-8). A file is known as the recipe has it: `books/a.jsonl` whatever `base` is, so that its
 /// records keep their names when the folder moves or the program starts elsewhere. The text files of a
-/// folder are one source. Symbolic links to files are followed, `**` does not follow those to folders.
+/// folder are one source. Symbolic links are followed, to folders too; one that leads back to a folder
+/// above it makes files match twice.
 ///
 /// # Errors
 /// [`DataError::SourceField`], [`DataError::SourceNames`], [`DataError::NoMatch`] for a path that
 /// matches no file, [`DataError::MatchedTwice`] for a file that is matched by two, however it is
 /// called, [`DataError::FileName`], [`DataError::Io`].
 pub fn find_sources(configs: &[SourceConfig], base: impl AsRef<Path>) -> Result<Vec<Source>> {
-    let mut finder = Finder { base: base.as_ref(), seen: HashMap::new() };
+    // Without `.`, which globbing leaves out too.
+    let parts = base.as_ref().components().filter(|part| *part != Component::CurDir);
+    let mut finder = Finder { base: parts.collect(), seen: HashMap::new() };
     let mut sources = Vec::new();
     for (index, config) in configs.iter().enumerate() {
         config.validate()?;
@@ -42,13 +45,13 @@ struct Found {
     root: String,
 }
 
-struct Finder<'a> {
-    base: &'a Path,
+struct Finder {
+    base: PathBuf,
     /// Files by their true path, with the source and the path that found them.
     seen: HashMap<PathBuf, String>,
 }
 
-impl Finder<'_> {
+impl Finder {
     fn sources_of(&mut self, config: &SourceConfig) -> Result<Vec<Source>> {
         let mut found = BTreeMap::new();
         for pattern in &config.paths {
@@ -120,7 +123,7 @@ impl Finder<'_> {
         }
         if !matched {
             let (name, pattern) = (config.name.clone(), pattern.to_owned());
-            return Err(DataError::NoMatch { name, pattern, folder: self.base.to_owned() });
+            return Err(DataError::NoMatch { name, pattern, folder: self.base.clone() });
         }
         Ok(())
     }
@@ -130,7 +133,7 @@ impl Finder<'_> {
         let short = if Path::new(pattern).is_absolute() {
             path
         } else {
-            path.strip_prefix(self.base).unwrap_or(path)
+            path.strip_prefix(&self.base).unwrap_or(path)
         };
         named(short).ok_or_else(|| DataError::FileName { path: path.to_owned() })
     }

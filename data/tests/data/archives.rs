@@ -1,5 +1,7 @@
 //! Archives that are whole, of several parts, truncated and damaged.
 
+use std::io::Write as _;
+
 use fulmar_data::{DataError, Document, DocumentReader, ReadOptions, Source};
 
 use crate::fixture::{Folder, chain, corpus, gzip, line, zstd};
@@ -77,4 +79,15 @@ fn an_archive_without_lines_is_a_file_without_documents_unless_reading_is_strict
     // No byte at all is what a failed copy leaves behind.
     let error = read(&folder.source("x.jsonl.gz", "")).expect_err("no bytes");
     assert!(matches!(error, DataError::EmptyFile { .. }));
+}
+
+#[test]
+fn a_zstd_frame_of_a_long_window_is_read() {
+    let folder = Folder::new();
+    // One more than the decoder takes unasked; written by `zstd --long=28`.
+    let mut encoder = zstd::Encoder::new(Vec::new(), 1).expect("an encoder");
+    encoder.window_log(28).expect("a setting");
+    encoder.write_all(line("a", "far back", "d", 0).as_bytes()).expect("memory");
+    let source = folder.source("x.jsonl.zst", encoder.finish().expect("memory"));
+    assert_eq!(read(&source).expect("whole")[0].text, "far back");
 }

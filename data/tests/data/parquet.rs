@@ -16,7 +16,7 @@ use fulmar_data::{
 use parquet::{
     arrow::ArrowWriter,
     basic::{Compression, Encoding, ZstdLevel},
-    file::properties::WriterProperties,
+    file::{metadata::ParquetMetaDataReader, properties::WriterProperties},
 };
 
 use crate::fixture::{Folder, Test};
@@ -328,15 +328,18 @@ fn a_file_cut_at_any_byte_is_an_error_with_that_byte() {
 fn damaged_pages_are_errors_that_say_where() {
     let folder = Folder::new();
     let whole = small(&folder);
-    // The first page begins behind the four first bytes; what lies there no longer is one.
-    for (at, said) in [(4, "before byte 4 of the file, after 0 whole records")] {
+    let meta = ParquetMetaDataReader::new().parse_and_finish(&bytes::Bytes::from(whole.clone()));
+    let meta = meta.expect("whole");
+    for (group, records) in [(0, 0), (1, 20)] {
+        let (page, _) = meta.row_group(group).column(0).byte_range();
         let mut bytes = whole.clone();
-        bytes[at..at + 8].fill(0xff);
+        bytes[page as usize..page as usize + 8].fill(0xff);
         let source = folder.source("x.parquet", bytes);
         let read: Result<Vec<_>, _> = DocumentReader::open(&source).expect("opens").collect();
         let message = read.expect_err("damaged").to_string();
+        let said = format!("before byte {page} of the file, after {records} whole records");
         assert!(message.contains("x.parquet` is damaged: no valid Parquet data"), "{message}");
-        assert!(message.contains(said), "{message}");
+        assert!(message.contains(&said), "{message} lacks {said}");
     }
     let footer_bytes = whole[whole.len() - 8..].first_chunk().expect("four bytes");
     let footer = whole.len() - 8 - u32::from_le_bytes(*footer_bytes) as usize;

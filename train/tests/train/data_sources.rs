@@ -37,7 +37,7 @@ fn pool() -> TempDir {
 #[test]
 fn the_files_of_a_recipe_are_listed_in_their_order() {
     let folder = pool();
-    let (status, table) = sources(&folder, &["pool/recipe.toml"]);
+    let (status, table) = sources(&folder, &["./pool/recipe.toml"]);
     let lines: Vec<Vec<&str>> =
         table.lines().map(|line| line.split_whitespace().collect()).collect();
     let expected = [
