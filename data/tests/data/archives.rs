@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use fulmar_data::{DataError, Document, DocumentReader, ReadOptions, Source};
+use fulmar_data::{DataError, Document, DocumentReader, Limits, ReadOptions, Source};
 
 use crate::fixture::{Folder, chain, corpus, gzip, line, zstd};
 
@@ -90,4 +90,20 @@ fn a_zstd_frame_of_a_long_window_is_read() {
     encoder.write_all(line("a", "far back", "d", 0).as_bytes()).expect("memory");
     let source = folder.source("x.jsonl.zst", encoder.finish().expect("memory"));
     assert_eq!(read(&source).expect("whole")[0].text, "far back");
+}
+
+#[test]
+fn a_text_file_in_a_truncated_archive_is_an_error_even_where_its_text_is_too_long() {
+    let folder = Folder::new();
+    let whole = gzip(corpus().as_bytes());
+    let cut = whole.len() - 1;
+    let source = folder.source("x.txt.gz", &whole[..cut]);
+    for max_bytes in [10, u64::MAX] {
+        let limits = Limits { max_bytes, min_characters: 1 };
+        let options = ReadOptions { limits, ..ReadOptions::default() };
+        let mut reader = DocumentReader::open_with(&source, options).expect("opens");
+        let error = reader.next().expect("an error").expect_err("cut").to_string();
+        assert!(error.contains("x.txt.gz` is truncated: its gzip data end at byte"), "{error}");
+        assert!(error.contains(&format!("byte {cut} of the file")), "{error}");
+    }
 }
