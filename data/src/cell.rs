@@ -34,6 +34,10 @@ impl CellKey {
         digits.len() >= 2 && digits.bytes().all(|b| b.is_ascii_digit())
     }
 
+    /// What [`CellKey::has_valid_domain`] asks for, in words.
+    pub(crate) const DOMAIN_RULE: &str =
+        "1 to 64 ASCII letters, digits, `_`, `-` or `.`, not starting with `.`";
+
     /// Whether the domain can name a folder on every common file system.
     pub(crate) fn has_valid_domain(&self) -> bool {
         let domain = &self.domain;

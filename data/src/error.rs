@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::{Fault, Place};
+
 /// Result of this crate's fallible functions.
 pub type Result<T, E = DataError> = std::result::Result<T, E>;
 
@@ -27,81 +29,136 @@ pub enum DataError {
         /// The corpus file.
         file: String,
     },
-    /// A line is not a JSON object.
-    #[error("`{file}` line {line}: not a JSON object with a `text` field")]
-    NotJson {
-        /// The corpus file.
-        file: String,
-        /// Counted from 1, in the decompressed text.
-        line: u64,
-        /// What the parser found; its own line number counts within this one line.
-        source: serde_json::Error,
+    /// A record cannot be read as a document.
+    #[error("{place}: {fault}")]
+    BadRecord {
+        /// File and record.
+        place: Place,
+        /// What is wrong with it.
+        fault: Fault,
     },
-    /// A line is valid JSON, yet not an object.
-    #[error("`{file}` line {line}: found a JSON value that starts with `{found}`, need an object")]
-    NotAnObject {
-        /// The corpus file.
-        file: String,
-        /// Counted from 1, in the decompressed text.
-        line: u64,
-        /// The first character of the value.
-        found: char,
-    },
-    /// A known field has the wrong type.
-    #[error("`{file}` line {line}: a field has the wrong type")]
-    FieldType {
-        /// The corpus file.
-        file: String,
-        /// Counted from 1, in the decompressed text.
-        line: u64,
-        /// Found and expected type.
-        source: serde_json::Error,
-    },
-    /// A document has no `text`, or `text` is null.
-    #[error("`{file}` line {line}: the object has no `text`; every document needs one")]
-    MissingText {
-        /// The corpus file.
-        file: String,
-        /// Counted from 1, in the decompressed text.
-        line: u64,
-    },
-    /// A line is not UTF-8.
-    #[error("`{file}` line {line}: invalid UTF-8 at byte {byte} of the line; convert the file")]
-    InvalidUtf8 {
-        /// The corpus file.
-        file: String,
-        /// Counted from 1, in the decompressed text.
-        line: u64,
-        /// Offset of the first bad byte within the line, from 0.
-        byte: usize,
-    },
-    /// A compressed file ends in the middle of a frame.
+    /// A file in a format or compression that is not read.
     #[error(
-        "`{file}` is truncated: the zstd data end inside a frame at byte {at_byte} of the \
-         compressed file, after {lines} whole lines; fetch the file again"
+        "`{file}` is {found}, which is not read; convert it to UTF-8 text, plain or compressed \
+         with gzip or zstd"
+    )]
+    UnreadableFormat {
+        /// The corpus file.
+        file: String,
+        /// What its first bytes say.
+        found: &'static str,
+    },
+    /// A compressed file ends too early.
+    #[error(
+        "`{file}` is truncated: its {archive} data end at byte {at_byte} of the file, after \
+         {records} whole records; fetch the file again"
     )]
     TruncatedArchive {
         /// The corpus file.
         file: String,
-        /// Bytes of the compressed file that could be read.
+        /// `gzip`, `zstd` or `Parquet`.
+        archive: &'static str,
+        /// Bytes of the file that could be read.
         at_byte: u64,
-        /// Lines read before the end.
-        lines: u64,
+        /// Records read before the end.
+        records: u64,
     },
     /// A compressed file does not decompress.
     #[error(
-        "`{file}` is damaged: no valid zstd data before byte {at_byte} of the compressed file, \
-         after {lines} whole lines; fetch the file again"
+        "`{file}` is damaged: no valid {archive} data before byte {at_byte} of the file, after \
+         {records} whole records ({reason}); fetch the file again"
     )]
     DamagedArchive {
         /// The corpus file.
         file: String,
-        /// Bytes of the compressed file read so far, an upper bound of the damage's position.
+        /// `gzip`, `zstd` or `Parquet`.
+        archive: &'static str,
+        /// Bytes of the file taken so far, an upper bound of the damage's position; for Parquet, where
+        /// the page or the footer begins that cannot be read.
         at_byte: u64,
-        /// Lines read before the damage.
-        lines: u64,
+        /// Records read before the damage.
+        records: u64,
         /// The decoder's reason.
-        source: std::io::Error,
+        reason: String,
+    },
+    /// A Parquet file lacks a column.
+    #[error("`{file}` has no column `{column}` of one value a row; its columns are {there}")]
+    NoColumn {
+        /// The corpus file.
+        file: String,
+        /// The column that is needed.
+        column: String,
+        /// Names of the columns there are.
+        there: String,
+    },
+    /// A Parquet source that is no file.
+    #[error("`{file}` is Parquet compiled into the program; only files on disk are read as such")]
+    ParquetInMemory {
+        /// Name of the source.
+        file: String,
+    },
+    /// A data recipe that cannot be read as one.
+    #[error("data recipe `{}`: {reason}", path.display())]
+    Recipe {
+        /// The recipe.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A field of a recipe's source that cannot be.
+    #[error("source `{name}`: `{field}` is {found}; need {needed}")]
+    SourceField {
+        /// Name of the source.
+        name: String,
+        /// Path of the field, as in `columns.domain`.
+        field: String,
+        /// The value found.
+        found: String,
+        /// The rule.
+        needed: &'static str,
+    },
+    /// Two sources of a recipe with one name.
+    #[error("two sources are called `{name}`; rename one")]
+    SourceNames {
+        /// The name.
+        name: String,
+    },
+    /// A path of a source without a file.
+    #[error("source `{name}`: `{pattern}` matches no file in `{}`", folder.display())]
+    NoMatch {
+        /// Name of the source.
+        name: String,
+        /// The path in the recipe.
+        pattern: String,
+        /// Where relative paths start.
+        folder: PathBuf,
+    },
+    /// A file that is read twice.
+    #[error("`{file}` is matched by {first} and by {second}; a file is read once: narrow one")]
+    MatchedTwice {
+        /// The file.
+        file: String,
+        /// Path and source that found it.
+        first: String,
+        /// The others.
+        second: String,
+    },
+    /// A file whose name cannot be kept.
+    #[error("`{}`: the name is not UTF-8; rename the file", path.display())]
+    FileName {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Columns for a file that has none.
+    #[error(
+        "source `{name}`: `{file}` is a text file, which has no columns; leave out `columns` and \
+         `require`, or say `format`"
+    )]
+    TextColumns {
+        /// Name of the source.
+        name: String,
+        /// The file.
+        file: String,
     },
     /// A domain cannot name a folder.
     #[error(

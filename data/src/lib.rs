@@ -7,6 +7,7 @@ pub mod corpus;
 mod document;
 mod judge;
 mod ledger;
+mod read;
 mod source;
 mod tokenizer;
 
@@ -27,7 +28,7 @@ mod row;
 
 pub use batch::Batch;
 pub use cell::CellKey;
-pub use document::{DEFAULT_DOMAIN, Document, DocumentReader};
+pub use document::{DEFAULT_DOMAIN, Document};
 pub use error::{DataError, Result};
 pub use eval_rows::{EvalBatch, EvalDocument, EvalRows, NO_DOCUMENT};
 pub use judge::{Assign, Judge, Verdict};
@@ -35,9 +36,16 @@ pub use ledger::{Ledger, Reason};
 pub use lengths::{BatchPlan, LengthChange, LengthPlan, LengthStage, RowLengths};
 pub use loader::{Loader, READ_AHEAD_BATCHES, RankShare, ReadAhead};
 pub use mixture::{DEFAULT_BLOCK_ROWS, MixtureConfig, MixturePlan, Stage};
+pub use read::{
+    DocumentReader, Fault, Limits, Outcome, Place, Quarantine, ReadOptions, Reject, RejectSink,
+    Unit,
+};
 pub use reading::ReadPosition;
 pub use row::{LengthReport, Row, RowSource};
-pub use source::Source;
+pub use source::{
+    ColumnsConfig, Compression, Format, Pool, Scalar, Source, SourceConfig, SourceFile,
+    find_sources,
+};
 pub use store::{
     CellEntry, CellShard, FORMAT_VERSION, MANIFEST_FILE, Manifest, SourceEntry, Store, StoreWriter,
     TokenizerEntry,

@@ -103,6 +103,7 @@ fn build_digest(sources: &[Source], digests: &[String], tokenizer: &TokenizerEnt
         hasher.update(&(source.name().len() as u64).to_le_bytes());
         hasher.update(source.name().as_bytes());
         hasher.update(digest.as_bytes());
+        hasher.update(source.meaning_digest().unwrap_or_default().as_bytes());
     }
     hasher.finalize().to_hex().to_string()
 }

@@ -119,9 +119,9 @@ pub struct MemoryConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DataConfig {
-    /// JSON-lines files, plain or zstd, to train on.
+    /// JSON-lines files (plain, gzip or zstd) or Parquet files to train on.
     pub sources: Vec<PathBuf>,
-    /// JSON-lines files to evaluate on.
+    /// Files of the same kinds to evaluate on.
     pub heldout: Vec<PathBuf>,
     /// A store made before; instead of `sources`.
     pub store: Option<PathBuf>,

@@ -44,6 +44,12 @@ pub(crate) fn zstd(text: &[u8]) -> Vec<u8> {
     encoder.finish().expect("memory")
 }
 
+pub(crate) fn gzip(text: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(text).expect("memory");
+    encoder.finish().expect("memory")
+}
+
 pub(crate) fn line(id: &str, text: &str, domain: &str, quality: u32) -> String {
     let json = serde_json::json!({"id": id, "text": text, "domain": domain, "quality": quality});
     format!("{json}\n")

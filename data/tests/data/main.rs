@@ -1,5 +1,6 @@
 //! Tests of the data crate through its public face, as one binary.
 
+mod archives;
 mod bad_corpus;
 mod bad_store;
 mod documents;
@@ -10,9 +11,12 @@ mod loader;
 mod mixture;
 mod mixture_diff;
 mod mixture_plan;
+mod parquet;
+mod quarantine;
 mod row_lengths;
 mod rows;
 mod seen;
 mod shipped;
+mod sources;
 mod store;
 mod tokenizer;

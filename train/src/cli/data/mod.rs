@@ -2,6 +2,7 @@
 
 mod inspect;
 mod mixture;
+mod sources;
 
 use clap::{Args, Subcommand};
 
@@ -24,6 +25,11 @@ pub enum DataCommand {
     /// Plan a mixture over a run, and see what a change of it changes.
     #[command(after_help = "Example: train data mixture plan harrier")]
     Mixture(mixture::MixtureArgs),
+    /// List the files that a data recipe or globs stand for: format, compression, size.
+    #[command(after_help = "\
+Example: train data sources pool.toml
+         train data sources 'books/**/*.jsonl.zst' notes --json")]
+    Sources(sources::SourcesArgs),
 }
 
 impl DataArgs {
@@ -31,6 +37,7 @@ impl DataArgs {
         match self.command {
             DataCommand::Inspect(args) => args.execute(),
             DataCommand::Mixture(args) => args.execute(),
+            DataCommand::Sources(args) => args.execute(),
         }
     }
 }
