@@ -34,10 +34,13 @@ impl CellKey {
         digits.len() >= 2 && digits.bytes().all(|b| b.is_ascii_digit())
     }
 
-    /// Whether the domain can name a folder on every common file system.
+    /// Whether the domain can name a folder on every common file system, beside a store's own files.
     pub(crate) fn has_valid_domain(&self) -> bool {
         let domain = &self.domain;
-        (1..=MAX_DOMAIN_BYTES).contains(&domain.len())
+        let folded = domain.to_ascii_lowercase();
+        let is_file = [".json", ".jsonl"].iter().any(|suffix| folded.ends_with(suffix));
+        !is_file
+            && (1..=MAX_DOMAIN_BYTES).contains(&domain.len())
             && !domain.starts_with('.')
             && domain.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
     }
@@ -71,9 +74,19 @@ mod tests {
 
     #[test]
     fn a_name_that_could_leave_the_store_is_refused() {
-        for name in
-            ["../q1", "a/b/q1", "/q1", "a/q", "a/q-1", "a/q03", ".a/q1", "a", "aq1", "c07/q3"]
-        {
+        for name in [
+            "../q1",
+            "a/b/q1",
+            "/q1",
+            "Store.json/q1",
+            "a/q",
+            "a/q-1",
+            "a/q03",
+            ".a/q1",
+            "a",
+            "aq1",
+            "c07/q3",
+        ] {
             let error = name.parse::<CellKey>().expect_err(name);
             assert!(error.to_string().contains(name), "{error}");
         }

@@ -7,9 +7,11 @@ pub mod corpus;
 mod document;
 mod judge;
 mod ledger;
+mod marks;
 mod source;
 mod tokenizer;
 
+mod build;
 mod store;
 mod tokenize;
 
@@ -25,6 +27,7 @@ mod reading;
 mod row;
 
 pub use batch::Batch;
+pub use build::{Build, BuildRecipe, BuildSettings, Built, SourceConfig, find_sources};
 pub use cell::CellKey;
 pub use document::{DEFAULT_DOMAIN, Document, DocumentReader};
 pub use error::{DataError, Result};
@@ -33,12 +36,14 @@ pub use judge::{Assign, Judge, Verdict};
 pub use ledger::{Ledger, Reason};
 pub use lengths::{BatchPlan, LengthChange, LengthPlan, LengthStage, RowLengths};
 pub use loader::{Loader, READ_AHEAD_BATCHES};
+pub use marks::{BEGIN_OF_TEXT, DocumentMarks, END_OF_TEXT, MarkNames, MarksConfig};
 pub use mixture::{DEFAULT_BLOCK_ROWS, MixtureConfig, MixturePlan, Stage};
 pub use row::{LengthReport, Row, RowSource};
 pub use source::Source;
 pub use store::{
-    CellEntry, CellShard, FORMAT_VERSION, MANIFEST_FILE, Manifest, SourceEntry, Store, StoreWriter,
-    TokenizerEntry,
+    Cell, CellEntry, FORMAT_VERSION, FileEntry, MANIFEST_FILE, Manifest, NewDocument, Origin,
+    QUARANTINE_FILE, ShardEntry, ShardLimits, SourceEntry, Span, Store, StoreWriter,
+    TOKENIZER_FILE, TokenizerEntry,
 };
 pub use tokenize::{StoreOrigin, build_or_open, build_store};
-pub use tokenizer::{BEGIN_OF_TEXT, DocumentMarks, END_OF_TEXT, Tokenizer};
+pub use tokenizer::Tokenizer;

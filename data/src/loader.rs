@@ -39,7 +39,10 @@ impl Loader {
     pub fn new(source: Arc<RowSource>, batch_rows: u64, start_step: u64) -> Result<Self> {
         let first = source.seq_len_at(0) as u64;
         let batches = source.lengths().batches(batch_rows * first)?;
-        Self::from_fn(start_step, move |step| Ok(source.batch(batches.rows(step))))
+        Self::from_fn(start_step, move |step| {
+            source.store().check_now_and_then()?;
+            Ok(source.batch(batches.rows(step)))
+        })
     }
 
     /// Batches from any function of the step, such as a caller's own data.
