@@ -123,6 +123,21 @@ impl Cell {
         (span.map_or(0, |span| span.source), view.record(place))
     }
 
+    /// How long documents are: entry k counts those of at least 2^k tokens and fewer than 2^(k+1),
+    /// entry 0 also those of none. As long as the longest document needs.
+    pub fn length_histogram(&self) -> Vec<u64> {
+        let mut counts = Vec::new();
+        for shard in &self.shards {
+            for document in 0..shard.entry().num_documents {
+                let range = shard.view().document_range(document);
+                let bin = (range.end - range.start).max(1).ilog2() as usize;
+                counts.resize(counts.len().max(bin + 1), 0);
+                counts[bin] += 1;
+            }
+        }
+        counts
+    }
+
     /// Its files, for checks.
     pub(super) fn shards(&self) -> &[Shard] {
         &self.shards

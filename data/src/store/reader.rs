@@ -64,14 +64,19 @@ impl Store {
     /// Reads every byte of every file and compares the checksums with the manifest.
     ///
     /// # Errors
-    /// [`DataError::Checksum`] for the first file, in the order of the manifest, that differs.
+    /// The first of [`Store::damage`].
     pub fn verify(&self) -> Result<()> {
-        for entry in &self.manifest.files {
-            read_file(&self.path, entry)?;
-        }
+        self.damage().into_iter().next().map_or(Ok(()), Err)
+    }
+
+    /// As [`Store::verify`], for all files: what is wrong with each that is not as it was written.
+    pub fn damage(&self) -> Vec<DataError> {
+        let files = self.manifest.files.iter();
+        let files = files.filter_map(|entry| read_file(&self.path, entry).err());
         let shards: Vec<&Shard> = self.shards().collect();
-        let verdicts: Vec<Result<()>> = shards.par_iter().map(|shard| shard.verify()).collect();
-        verdicts.into_iter().collect()
+        let shards: Vec<DataError> =
+            shards.par_iter().filter_map(|shard| shard.verify().err()).collect();
+        files.chain(shards).collect()
     }
 
     /// Looks whether a shard was removed, replaced or written to since the store was opened, by the
