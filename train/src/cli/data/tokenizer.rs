@@ -28,7 +28,11 @@ pub struct TokenizerArgs {
 impl TokenizerArgs {
     pub(super) fn execute(&self) -> Result<(), TrainError> {
         if self.out.exists() {
-            return Err(TrainError::config("--out", self.out.display(), "a file that is not there"));
+            return Err(TrainError::config(
+                "--out",
+                self.out.display(),
+                "a file that is not there",
+            ));
         }
         let sources = self.sources()?;
         // Opened one after the other, as they are reached.

@@ -31,7 +31,8 @@ impl VerifyArgs {
         let problems: Vec<String> = damage.iter().map(ToString::to_string).collect();
         if self.json {
             let whole = problems.is_empty();
-            let said = json!({"files": files, "bytes": bytes, "whole": whole, "problems": problems});
+            let said =
+                json!({"files": files, "bytes": bytes, "whole": whole, "problems": problems});
             println!("{}", serde_json::to_string_pretty(&said).expect("plain values"));
         } else if problems.is_empty() {
             println!("{}: whole, {files} files, {} read", self.store.display(), human(bytes));
