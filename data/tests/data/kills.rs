@@ -23,7 +23,7 @@ const FOLDER: &str = "FULMAR_DATA_KILLS_FOLDER";
 /// Bytes of text of a part, so that the corpus is some 40 of them.
 const PART_BYTES: &str = "FULMAR_DATA_KILLS_PART";
 
-/// 3 MB in four files, of which one has 1,300 documents and one none that is kept.
+/// 1 MB in four files, of which one has 1,300 documents and one none that is kept.
 fn sources(folder: &Path) -> Vec<Source> {
     let names = ["a.jsonl", "b.jsonl", "c.jsonl", "d.jsonl"];
     names.map(|name| Source::file(folder.join(name))).into()
@@ -36,7 +36,7 @@ fn write_sources(folder: &Folder) {
         let document = |i: usize| {
             let domain = ["verse", "prose"][i % 2];
             let text: String =
-                (0..60 + i % 90).map(|j| format!("Word{} of line {i}. ", i * j)).collect();
+                (0..20 + i % 30).map(|j| format!("Word{} of line {i}. ", i * j)).collect();
             let text = if i == 1_450 { String::new() } else { text };
             line(&format!("doc{i}"), &text, domain, (i % 3) as u32)
         };
@@ -46,7 +46,7 @@ fn write_sources(folder: &Folder) {
 
 fn build(folder: &Path, out: &str, part_bytes: u64) -> Result<Built, fulmar_data::DataError> {
     let tokenizer = Tokenizer::shipped()?;
-    let settings = BuildSettings { part_bytes, in_flight_bytes: 200_000 };
+    let settings = BuildSettings { part_bytes, in_flight_bytes: 60_000 };
     let build = Build::new(sources(folder), &tokenizer, DocumentMarks::default())
         .judge(Box::new(Without("7")))
         .assign(Box::new(Numbered))
@@ -137,10 +137,10 @@ fn a_killed_build_goes_on_without_tokenising_its_parts_again_to_the_same_bytes()
     let part = |number: u64| format!(".store.partial/parts/{number:05}.json");
     let staging = ".store.partial/store/c01q0/00000.tokens".to_owned();
     for (places, sizes) in [
-        (vec![part(0)], [60_000, 60_000]),
-        (vec![part(9), part(20), part(31)], [60_000, 1_000]),
-        (vec![part(24), staging.clone(), part(24)], [90_000, 40_000]),
-        (vec![staging], [60_000, 1 << 20]),
+        (vec![part(0)], [20_000, 20_000]),
+        (vec![part(9), part(20), part(31)], [20_000, 1_000]),
+        (vec![part(24), staging.clone(), part(24)], [30_000, 12_000]),
+        (vec![staging], [20_000, 1 << 20]),
     ] {
         let mut kills = 0;
         for (turn, place) in places.iter().enumerate() {
@@ -166,16 +166,16 @@ fn a_build_killed_at_any_instant_ends_with_the_same_bytes() -> Test {
     write_sources(&folder);
     build(&folder.path(""), "whole", 64 << 20)?;
     let expected = files(&folder.path("whole"));
-    for turn in 0..12 {
+    for turn in 0..8 {
         // From before the first part on, farther each time; then to the end.
-        for millis in [turn * 13, turn * 7 + 5] {
-            let mut child = child(&folder, 30_000, 1);
+        for millis in [turn * 15, turn * 9 + 5] {
+            let mut child = child(&folder, 15_000, 1);
             std::thread::sleep(Duration::from_millis(millis));
             // An error means that it was done.
             let _ = child.kill();
             child.wait()?;
         }
-        assert!(child(&folder, 30_000, 2).wait()?.success());
+        assert!(child(&folder, 15_000, 2).wait()?.success());
         assert!(files(&folder.path("store")) == expected, "other bytes in turn {turn}");
         fs::remove_dir_all(folder.path("store"))?;
     }
@@ -188,12 +188,12 @@ fn a_part_that_is_damaged_is_made_again_with_those_behind_it() -> Test {
     write_sources(&folder);
     build(&folder.path(""), "whole", 64 << 20)?;
     for (name, at) in [("00003.tokens", 1_000), ("00003.json", 200)] {
-        assert!(kill_at(&folder, ".store.partial/parts/00008.json", 60_000, 1));
+        assert!(kill_at(&folder, ".store.partial/parts/00008.json", 20_000, 1));
         let path = folder.path(&format!(".store.partial/parts/{name}"));
         let mut bytes = fs::read(&path)?;
         bytes[at] ^= 1;
         fs::write(&path, bytes)?;
-        let built = build(&folder.path(""), "store", 60_000)?;
+        let built = build(&folder.path(""), "store", 20_000)?;
         assert!(built.taken_over > 0 && built.taken_over < documents_of(&built.store) / 4);
         assert!(files(&folder.path("store")) == files(&folder.path("whole")), "{name}");
         fs::remove_dir_all(folder.path("store"))?;

@@ -5,7 +5,10 @@ use std::sync::OnceLock;
 use fulmar_data::{Build, DocumentMarks, MarkNames, Store, Tokenizer};
 use serde_json::{Value, json};
 
-use crate::fixture::{Folder, Test, line};
+use crate::{
+    fixture::{Folder, Test, line},
+    tokenizer::Random,
+};
 
 /// Where words end, as Llama 3 has it.
 const PATTERN: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
@@ -174,12 +177,10 @@ fn a_tokenizer_that_draws_lots_is_refused() {
 #[test]
 fn byte_level_bpe_is_trained_with_as_many_tokens_as_asked() -> Test {
     // Words of nine letters by chance, so that every pair occurs and hardly a word twice.
-    let letter = |i: u64| {
-        let mixed = (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        char::from(b"abcdefghijklmnopqrstuvwxyzABCDEF"[(mixed >> 59) as usize])
-    };
-    let word = |i: u64| -> String { (0..9).map(|j| letter(i * 9 + j)).collect() };
-    let text: String = (0..30_000).map(|i| word(i) + " ").collect();
+    let mut random = Random(5);
+    let mut letter = || char::from(b"abcdefghijklmnopqrstuvwxyzABCDEF"[random.below(32) as usize]);
+    let mut word = || -> String { (0..9).map(|_| letter()).collect() };
+    let text: String = (0..50_000).map(|_| word() + " ").collect();
     for vocab_size in [4_096, 131_072] {
         let tokenizer = Tokenizer::train_bpe([Ok(&text)], vocab_size)?;
         assert_eq!(tokenizer.vocab_size() as usize, vocab_size);
