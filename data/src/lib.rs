@@ -8,6 +8,7 @@ mod document;
 mod judge;
 mod ledger;
 mod marks;
+mod pieces;
 mod source;
 mod tokenizer;
 

@@ -11,7 +11,13 @@ use tokenizers::{
     pre_tokenizers::byte_level::ByteLevel,
 };
 
-use crate::{BEGIN_OF_TEXT, DataError, DocumentMarks, END_OF_TEXT, MarkNames, Result, corpus};
+use crate::{
+    BEGIN_OF_TEXT, DataError, DocumentMarks, END_OF_TEXT, MarkNames, Result, corpus, pieces,
+};
+
+/// Bytes of text that the library is given at once, where it can be: of a longer text the first place
+/// behind them where it may be cut ends a piece.
+const PIECE_BYTES: usize = 1 << 18;
 
 /// 256 bytes and the two marks.
 const MIN_VOCAB_SIZE: usize = 258;
@@ -37,6 +43,8 @@ pub struct Tokenizer {
     bos_id: u32,
     eos_id: u32,
     vocab_size: u32,
+    /// Whether long texts may be encoded in pieces.
+    in_pieces: bool,
 }
 
 impl Tokenizer {
@@ -159,7 +167,8 @@ impl Tokenizer {
         inner.set_encode_special_tokens(true);
         let json = inner.to_string(true).map_err(refused("write it as JSON"))?;
         let digest = blake3::hash(json.as_bytes()).to_hex().to_string();
-        Ok(Self { inner, json, digest, bos_id, eos_id, vocab_size })
+        let in_pieces = pieces::are_safe(&inner);
+        Ok(Self { inner, json, digest, bos_id, eos_id, vocab_size, in_pieces })
     }
 
     /// Token ids of a text, without document marks.
@@ -168,9 +177,22 @@ impl Tokenizer {
     /// [`DataError::Tokenizer`] when the tokenizer has no token for a part of the text; byte-level
     /// tokenizers always have one.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
-        // `encode_fast` leaves out character offsets, which nobody reads here.
-        let encoding = self.inner.encode_fast(text, false).map_err(refused("encode a text"))?;
-        Ok(encoding.get_ids().to_vec())
+        let mut ids = Vec::new();
+        self.encode_into(text, &mut ids)?;
+        Ok(ids)
+    }
+
+    /// Appends the token ids of a text. The library takes some 100 bytes for a byte of text: a long
+    /// text goes through it in pieces, where that changes no id.
+    fn encode_into(&self, text: &str, ids: &mut Vec<u32>) -> Result<()> {
+        let piece_bytes = if self.in_pieces { PIECE_BYTES } else { usize::MAX };
+        for piece in pieces::of(text, piece_bytes) {
+            // `encode_fast` leaves out character offsets, which nobody reads here.
+            let encoding =
+                self.inner.encode_fast(piece, false).map_err(refused("encode a text"))?;
+            ids.extend_from_slice(encoding.get_ids());
+        }
+        Ok(())
     }
 
     /// Token ids of a document with its marks.
@@ -178,12 +200,11 @@ impl Tokenizer {
     /// # Errors
     /// As [`Tokenizer::encode`].
     pub fn encode_document(&self, text: &str, marks: DocumentMarks) -> Result<Vec<u32>> {
-        let ids = self.encode(text)?;
-        let mut marked = Vec::with_capacity(ids.len() + 2);
-        marked.extend(marks.bos.then_some(self.bos_id));
-        marked.extend(ids);
-        marked.extend(marks.eos.then_some(self.eos_id));
-        Ok(marked)
+        let mut ids = Vec::new();
+        ids.extend(marks.bos.then_some(self.bos_id));
+        self.encode_into(text, &mut ids)?;
+        ids.extend(marks.eos.then_some(self.eos_id));
+        Ok(ids)
     }
 
     /// The text of some ids; document marks are left out. Bytes that are no UTF-8, as in half a

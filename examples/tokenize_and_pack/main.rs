@@ -60,7 +60,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         sources: vec![SourceConfig {
             name: "files".to_owned(),
             paths: patterns.into_iter().filter(there).collect(),
-            ..SourceConfig::default()
         }],
         ..BuildRecipe::default()
     };
