@@ -12,6 +12,9 @@ use crate::plan::grouped;
 /// Characters of a sample.
 const SAMPLE_CHARACTERS: usize = 300;
 
+/// Files of a shard that are listed.
+const SPANS: usize = 8;
+
 /// Marks of the longest bar of a histogram.
 const BAR_MARKS: u64 = 40;
 
@@ -154,10 +157,13 @@ fn print_cell(store: &Store, cell: &Cell, samples: &[Sample]) {
     for shard in &cell.entry().shards {
         let documents = grouped(shard.num_documents);
         println!("{}: {documents} documents from", shard.file);
-        for span in &shard.spans {
+        for span in shard.spans.iter().take(SPANS) {
             let name = &store.manifest().sources[span.source as usize].name;
             let (first, last) = (grouped(span.first_record), grouped(span.last_record));
             println!("  {name}, {first} to {last}: {}", grouped(span.documents));
+        }
+        if let Some(more) = shard.spans.len().checked_sub(SPANS).filter(|more| *more > 0) {
+            println!("  and {more} more; all with --json");
         }
     }
     for sample in samples {
