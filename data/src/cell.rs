@@ -38,10 +38,13 @@ impl CellKey {
     pub(crate) const DOMAIN_RULE: &str =
         "1 to 64 ASCII letters, digits, `_`, `-` or `.`, not starting with `.`";
 
-    /// Whether the domain can name a folder on every common file system.
+    /// Whether the domain can name a folder on every common file system, beside a store's own files.
     pub(crate) fn has_valid_domain(&self) -> bool {
         let domain = &self.domain;
-        (1..=MAX_DOMAIN_BYTES).contains(&domain.len())
+        let folded = domain.to_ascii_lowercase();
+        let is_file = [".json", ".jsonl"].iter().any(|suffix| folded.ends_with(suffix));
+        !is_file
+            && (1..=MAX_DOMAIN_BYTES).contains(&domain.len())
             && !domain.starts_with('.')
             && domain.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
     }
@@ -75,9 +78,19 @@ mod tests {
 
     #[test]
     fn a_name_that_could_leave_the_store_is_refused() {
-        for name in
-            ["../q1", "a/b/q1", "/q1", "a/q", "a/q-1", "a/q03", ".a/q1", "a", "aq1", "c07/q3"]
-        {
+        for name in [
+            "../q1",
+            "a/b/q1",
+            "/q1",
+            "Store.json/q1",
+            "a/q",
+            "a/q-1",
+            "a/q03",
+            ".a/q1",
+            "a",
+            "aq1",
+            "c07/q3",
+        ] {
             let error = name.parse::<CellKey>().expect_err(name);
             assert!(error.to_string().contains(name), "{error}");
         }

@@ -97,14 +97,6 @@ pub enum DataError {
         /// Name of the source.
         file: String,
     },
-    /// A data recipe that cannot be read as one.
-    #[error("data recipe `{}`: {reason}", path.display())]
-    Recipe {
-        /// The recipe.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
     /// A field of a recipe's source that cannot be.
     #[error("source `{name}`: `{field}` is {found}; need {needed}")]
     SourceField {
@@ -163,7 +155,7 @@ pub enum DataError {
     /// A domain cannot name a folder.
     #[error(
         "document `{document}`: `domain` is {domain:?}; use 1 to 64 ASCII letters, digits, `_`, \
-         `-` or `.`, not starting with `.`"
+         `-` or `.`, not starting with `.` nor ending with `.json` or `.jsonl`"
     )]
     DomainName {
         /// Id of the document.
@@ -200,12 +192,34 @@ pub enum DataError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// A tokenizer lacks one of the two document marks.
-    #[error("tokenizer `{file}` has no token `{token}`, which marks the ends of documents")]
+    #[error(
+        "tokenizer `{file}` has no token `{token}`, which marks the ends of documents; name its own \
+         in `marks.bos_token` and `marks.eos_token`"
+    )]
     MissingSpecialToken {
         /// The tokenizer file.
         file: String,
         /// The missing token.
-        token: &'static str,
+        token: String,
+    },
+    /// A tokenizer that would encode a text differently each time.
+    #[error(
+        "tokenizer `{file}`: `model.dropout` is above 0, which draws tokens by chance; need null"
+    )]
+    TokenizerDropout {
+        /// The tokenizer file.
+        file: String,
+    },
+    /// A text whose words are a document mark to the tokenizer.
+    #[error(
+        "document `{document}`: its text holds token {id}, which marks the ends of documents; have \
+         the tokenizer call that token special"
+    )]
+    MarkInText {
+        /// Id of the document.
+        document: String,
+        /// The mark.
+        id: u32,
     },
     /// A vocabulary that cannot hold every byte and the two marks.
     #[error("`vocab_size` is {found}; need at least {needed}: 256 bytes and two document marks")]
@@ -224,6 +238,36 @@ pub enum DataError {
         id: u32,
         /// Number of ids.
         vocab_size: u32,
+    },
+    /// A data recipe is not one.
+    #[error("`{}` is no data recipe", path.display())]
+    RecipeFile {
+        /// The file.
+        path: PathBuf,
+        /// Where and why.
+        source: Box<toml::de::Error>,
+    },
+    /// A field of a data recipe that cannot be.
+    #[error("data recipe: `{field}` is {found}; need {needed}")]
+    Recipe {
+        /// Path of the field, as in `sources[0].paths`.
+        field: String,
+        /// The value found.
+        found: String,
+        /// The rule.
+        needed: String,
+    },
+    /// The work folder of a store holds the parts of another one.
+    #[error(
+        "`{}` holds {parts} part(s) of an unfinished build of other sources or settings; remove it, \
+         or build into another folder",
+        path.display()
+    )]
+    OtherBuild {
+        /// The folder.
+        path: PathBuf,
+        /// Its whole parts.
+        parts: usize,
     },
     /// The place for a new store is taken.
     #[error("`{}` exists already; choose a new folder or remove it first", path.display())]
@@ -291,6 +335,30 @@ pub enum DataError {
         found: u64,
         /// Value in the manifest.
         needed: u64,
+    },
+    /// A shard's header does not match its own checksum.
+    #[error("`{}`: its header was altered; build the store again", path.display())]
+    DamagedHeader {
+        /// The shard.
+        path: PathBuf,
+    },
+    /// A shard is not what it was when the store was opened.
+    #[error(
+        "`{}` {what} while the store was in use; what was read from it may be wrong: put the shard \
+         back, check with `train data verify` and go on from before",
+        path.display()
+    )]
+    ShardChanged {
+        /// The shard.
+        path: PathBuf,
+        /// What happened to it.
+        what: &'static str,
+    },
+    /// A store was written without its tokenizer.
+    #[error("store `{}` has no tokenizer of its own; pass the one it was made with", path.display())]
+    NoTokenizer {
+        /// The store.
+        path: PathBuf,
     },
     /// A store holds ids of another tokenizer.
     #[error(

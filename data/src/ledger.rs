@@ -109,7 +109,11 @@ impl Ledger {
 
     /// Counts a document that is left out.
     pub(crate) fn leave_out(&mut self, reason: Reason) {
-        let count = match reason {
+        *self.count(reason) += 1;
+    }
+
+    fn count(&mut self, reason: Reason) -> &mut u64 {
+        match reason {
             Reason::Empty => &mut self.empty,
             Reason::InvalidUtf8 => &mut self.invalid_utf8,
             Reason::Malformed => &mut self.malformed,
@@ -118,14 +122,38 @@ impl Ledger {
             Reason::NearDuplicate => &mut self.near_duplicate,
             Reason::Contaminated => &mut self.contaminated,
             Reason::Rule => &mut self.rule,
-        };
-        *count += 1;
+        }
     }
 
     /// Counts a document that is handed on.
     pub(crate) fn keep(&mut self, text: &str) {
         self.kept += 1;
         self.text_bytes += text.len() as u64;
+    }
+
+    /// The account of both.
+    pub(crate) fn and(mut self, other: &Ledger) -> Self {
+        for reason in Reason::ALL {
+            *self.count(reason) += other.left_out(reason);
+        }
+        self.lines += other.lines;
+        self.blank_lines += other.blank_lines;
+        self.documents += other.documents;
+        self.kept += other.kept;
+        self.text_bytes += other.text_bytes;
+        self
+    }
+
+    /// This account when some of the documents handed on were left out later: `judged` counts them by
+    /// reason, and their bytes of text.
+    pub(crate) fn without(mut self, judged: &Ledger) -> Self {
+        for reason in Reason::ALL {
+            let left_out = judged.left_out(reason);
+            *self.count(reason) += left_out;
+            self.kept -= left_out;
+        }
+        self.text_bytes -= judged.text_bytes;
+        self
     }
 
     /// Whether every line and every document is accounted for.

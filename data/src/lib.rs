@@ -7,10 +7,13 @@ pub mod corpus;
 mod document;
 mod judge;
 mod ledger;
+mod marks;
+mod pieces;
 mod read;
 mod source;
 mod tokenizer;
 
+mod build;
 mod store;
 mod tokenize;
 
@@ -27,6 +30,7 @@ mod reading;
 mod row;
 
 pub use batch::Batch;
+pub use build::{Build, BuildRecipe, BuildSettings, Built, CellsConfig};
 pub use cell::CellKey;
 pub use document::{DEFAULT_DOMAIN, Document};
 pub use error::{DataError, Result};
@@ -35,6 +39,7 @@ pub use judge::{Assign, Judge, Verdict};
 pub use ledger::{Ledger, Reason};
 pub use lengths::{BatchPlan, LengthChange, LengthPlan, LengthStage, RowLengths};
 pub use loader::{Loader, READ_AHEAD_BATCHES, RankShare, ReadAhead};
+pub use marks::{BEGIN_OF_TEXT, DocumentMarks, END_OF_TEXT, MarkNames, MarksConfig};
 pub use mixture::{DEFAULT_BLOCK_ROWS, MixtureConfig, MixturePlan, Stage};
 pub use read::{
     DocumentReader, Fault, Limits, Outcome, Place, Quarantine, ReadOptions, Reject, RejectSink,
@@ -47,8 +52,9 @@ pub use source::{
     find_sources,
 };
 pub use store::{
-    CellEntry, CellShard, FORMAT_VERSION, MANIFEST_FILE, Manifest, SourceEntry, Store, StoreWriter,
-    TokenizerEntry,
+    Cell, CellEntry, FORMAT_VERSION, FileEntry, MANIFEST_FILE, Manifest, NewDocument, Origin,
+    QUARANTINE_FILE, ShardEntry, ShardLimits, SourceEntry, Span, Store, StoreWriter,
+    TOKENIZER_FILE, TokenizerEntry,
 };
 pub use tokenize::{StoreOrigin, build_or_open, build_store};
-pub use tokenizer::{BEGIN_OF_TEXT, DocumentMarks, END_OF_TEXT, Tokenizer};
+pub use tokenizer::Tokenizer;

@@ -114,7 +114,10 @@ impl Loader {
             let rows = share.rows(sizes.rows(step));
             Batch::bytes_of((rows.end - rows.start) as usize, sizes.seq_len(step))
         };
-        let read = move |step| Ok(source.batch(share.rows(batches.rows(step))));
+        let read = move |step| {
+            source.store().check_now_and_then()?;
+            Ok(source.batch(share.rows(batches.rows(step))))
+        };
         Self::start(start_step, ahead, bytes, read)
     }
 

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use crate::CellShard;
+use crate::Cell;
 
 /// How many pages a cell has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl Pages {
 /// Segment ids of a stretch of the stream, and the document of its first token.
 ///
 /// Ids start at 0 and rise by one where a document begins.
-pub(crate) fn segment_ids(cell: &CellShard, range: Range<u64>) -> (Vec<u32>, u64) {
+pub(crate) fn segment_ids(cell: &Cell, range: Range<u64>) -> (Vec<u32>, u64) {
     let first_document = cell.document_at(range.start);
     let mut ids = Vec::with_capacity((range.end - range.start) as usize);
     let (mut document, mut segment, mut at) = (first_document, 0, range.start);

@@ -71,7 +71,7 @@ impl RowSource {
         lengths: &RowLengths,
         seed: u64,
     ) -> Result<Self> {
-        let all: Vec<u64> = store.cells().iter().map(crate::CellShard::num_tokens).collect();
+        let all: Vec<u64> = store.cells().iter().map(crate::Cell::num_tokens).collect();
         Self::of_seen(store, mixture, lengths, &all, seed)
     }
 

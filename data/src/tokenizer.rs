@@ -2,47 +2,32 @@
 
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
 use tokenizers::{
     AddedToken, Tokenizer as HfTokenizer, TokenizerBuilder,
     models::{
-        TrainerWrapper,
+        ModelWrapper, TrainerWrapper,
         bpe::{BPE, BpeTrainer},
     },
     pre_tokenizers::byte_level::ByteLevel,
 };
 
-use crate::{DataError, Result, corpus};
+use crate::{
+    BEGIN_OF_TEXT, DataError, DocumentMarks, END_OF_TEXT, MarkNames, Result, corpus, pieces,
+};
 
-/// The token before a document's text.
-pub const BEGIN_OF_TEXT: &str = "<|begin_of_text|>";
-
-/// The token after a document's text.
-pub const END_OF_TEXT: &str = "<|end_of_text|>";
+/// Bytes of text that the library is given at once, where it can be: of a longer text the first place
+/// behind them where it may be cut ends a piece.
+const PIECE_BYTES: usize = 1 << 18;
 
 /// 256 bytes and the two marks.
 const MIN_VOCAB_SIZE: usize = 258;
 
-/// Which marks are put around a document's tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct DocumentMarks {
-    /// Begin-of-text in front, so that the first token of the text has a context. Default true.
-    pub bos: bool,
-    /// End-of-text behind, so that a model learns where to stop. Default true.
-    pub eos: bool,
-}
-
-impl Default for DocumentMarks {
-    fn default() -> Self {
-        Self { bos: true, eos: true }
-    }
-}
-
 /// A tokenizer in the format of the Hugging Face `tokenizers` library.
 ///
 /// The two document marks are known by id and never found in text: a document that contains the
-/// words `<|end_of_text|>` is encoded as ordinary tokens.
+/// words `<|end_of_text|>` is encoded as ordinary tokens. So are all tokens that the file calls
+/// special. Truncation, padding and marks that the file would add by itself are not applied: a
+/// text is encoded whole.
 ///
 /// ```
 /// let tokenizer = fulmar_data::Tokenizer::shipped()?;
@@ -58,6 +43,8 @@ pub struct Tokenizer {
     bos_id: u32,
     eos_id: u32,
     vocab_size: u32,
+    /// Whether long texts may be encoded in pieces.
+    in_pieces: bool,
 }
 
 impl Tokenizer {
@@ -75,9 +62,17 @@ impl Tokenizer {
     /// [`DataError::Io`], [`DataError::Tokenizer`] when it is not a tokenizer,
     /// [`DataError::MissingSpecialToken`] when it lacks [`BEGIN_OF_TEXT`] or [`END_OF_TEXT`].
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
+        Self::from_file_with(path, &MarkNames::default())
+    }
+
+    /// As [`Tokenizer::from_file`], of a tokenizer that calls its marks otherwise.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::from_file`].
+    pub fn from_file_with(path: impl AsRef<Path>, marks: &MarkNames) -> Result<Self> {
         let path = path.as_ref();
         let bytes = std::fs::read(path).map_err(DataError::io("read tokenizer", path))?;
-        Self::from_bytes(&path.display().to_string(), &bytes)
+        Self::from_bytes_with(&path.display().to_string(), &bytes, marks)
     }
 
     /// Reads the contents of a `tokenizer.json`; `name` is for messages.
@@ -85,9 +80,20 @@ impl Tokenizer {
     /// # Errors
     /// As [`Tokenizer::from_file`].
     pub fn from_bytes(name: &str, bytes: &[u8]) -> Result<Self> {
-        let inner =
-            HfTokenizer::from_bytes(bytes).map_err(refused(format!("read `{name}` as one")))?;
-        Self::new(name, inner)
+        Self::from_bytes_with(name, bytes, &MarkNames::default())
+    }
+
+    /// As [`Tokenizer::from_bytes`], of a tokenizer that calls its marks otherwise.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::from_file`].
+    pub fn from_bytes_with(name: &str, bytes: &[u8], marks: &MarkNames) -> Result<Self> {
+        Self::named(name, parse(name, bytes)?, marks)
+    }
+
+    /// As [`Tokenizer::from_bytes`], with marks known by their ids.
+    pub(crate) fn with_mark_ids(name: &str, bytes: &[u8], bos: u32, eos: u32) -> Result<Self> {
+        Self::new(name, parse(name, bytes)?, bos, eos)
     }
 
     /// Trains byte-level BPE on the texts of some documents.
@@ -134,22 +140,35 @@ impl Tokenizer {
             return Err(error);
         }
         trained.map_err(refused("train BPE"))?;
-        Self::new("trained BPE", inner)
+        Self::named("trained BPE", inner, &MarkNames::default())
     }
 
-    fn new(name: &str, mut inner: HfTokenizer) -> Result<Self> {
-        let id_of = |token: &'static str| {
-            inner
-                .token_to_id(token)
-                .ok_or_else(|| DataError::MissingSpecialToken { file: name.to_owned(), token })
+    fn named(name: &str, inner: HfTokenizer, marks: &MarkNames) -> Result<Self> {
+        let id_of = |token: &str| {
+            inner.token_to_id(token).ok_or_else(|| DataError::MissingSpecialToken {
+                file: name.to_owned(),
+                token: token.to_owned(),
+            })
         };
-        let (bos_id, eos_id) = (id_of(BEGIN_OF_TEXT)?, id_of(END_OF_TEXT)?);
+        let (bos_id, eos_id) = (id_of(&marks.bos)?, id_of(&marks.eos)?);
+        Self::new(name, inner, bos_id, eos_id)
+    }
+
+    fn new(name: &str, mut inner: HfTokenizer, bos_id: u32, eos_id: u32) -> Result<Self> {
+        if let ModelWrapper::BPE(bpe) = inner.get_model()
+            && bpe.dropout.is_some_and(|dropout| dropout > 0.0)
+        {
+            return Err(DataError::TokenizerDropout { file: name.to_owned() });
+        }
         // Not the number of tokens: a vocabulary may have gaps.
         let vocab_size = inner.get_vocab(true).into_values().max().map_or(0, |id| id + 1);
+        inner.with_truncation(None).map_err(refused("leave out truncation"))?;
+        inner.with_padding(None);
         inner.set_encode_special_tokens(true);
         let json = inner.to_string(true).map_err(refused("write it as JSON"))?;
         let digest = blake3::hash(json.as_bytes()).to_hex().to_string();
-        Ok(Self { inner, json, digest, bos_id, eos_id, vocab_size })
+        let in_pieces = pieces::are_safe(&inner);
+        Ok(Self { inner, json, digest, bos_id, eos_id, vocab_size, in_pieces })
     }
 
     /// Token ids of a text, without document marks.
@@ -158,9 +177,22 @@ impl Tokenizer {
     /// [`DataError::Tokenizer`] when the tokenizer has no token for a part of the text; byte-level
     /// tokenizers always have one.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
-        // `encode_fast` leaves out character offsets, which nobody reads here.
-        let encoding = self.inner.encode_fast(text, false).map_err(refused("encode a text"))?;
-        Ok(encoding.get_ids().to_vec())
+        let mut ids = Vec::new();
+        self.encode_into(text, &mut ids)?;
+        Ok(ids)
+    }
+
+    /// Appends the token ids of a text. The library takes some 100 bytes for a byte of text: a long
+    /// text goes through it in pieces, where that changes no id.
+    fn encode_into(&self, text: &str, ids: &mut Vec<u32>) -> Result<()> {
+        let piece_bytes = if self.in_pieces { PIECE_BYTES } else { usize::MAX };
+        for piece in pieces::of(text, piece_bytes) {
+            // `encode_fast` leaves out character offsets, which nobody reads here.
+            let encoding =
+                self.inner.encode_fast(piece, false).map_err(refused("encode a text"))?;
+            ids.extend_from_slice(encoding.get_ids());
+        }
+        Ok(())
     }
 
     /// Token ids of a document with its marks.
@@ -168,12 +200,11 @@ impl Tokenizer {
     /// # Errors
     /// As [`Tokenizer::encode`].
     pub fn encode_document(&self, text: &str, marks: DocumentMarks) -> Result<Vec<u32>> {
-        let ids = self.encode(text)?;
-        let mut marked = Vec::with_capacity(ids.len() + 2);
-        marked.extend(marks.bos.then_some(self.bos_id));
-        marked.extend(ids);
-        marked.extend(marks.eos.then_some(self.eos_id));
-        Ok(marked)
+        let mut ids = Vec::new();
+        ids.extend(marks.bos.then_some(self.bos_id));
+        self.encode_into(text, &mut ids)?;
+        ids.extend(marks.eos.then_some(self.eos_id));
+        Ok(ids)
     }
 
     /// The text of some ids; document marks are left out. Bytes that are no UTF-8, as in half a
@@ -190,12 +221,12 @@ impl Tokenizer {
         self.vocab_size
     }
 
-    /// Id of [`BEGIN_OF_TEXT`].
+    /// Id of the mark before a text.
     pub fn bos_id(&self) -> u32 {
         self.bos_id
     }
 
-    /// Id of [`END_OF_TEXT`].
+    /// Id of the mark behind a text.
     pub fn eos_id(&self) -> u32 {
         self.eos_id
     }
@@ -218,6 +249,10 @@ impl std::fmt::Debug for Tokenizer {
             .field("digest", &self.digest)
             .finish_non_exhaustive()
     }
+}
+
+fn parse(name: &str, bytes: &[u8]) -> Result<HfTokenizer> {
+    HfTokenizer::from_bytes(bytes).map_err(refused(format!("read `{name}` as one")))
 }
 
 fn refused(

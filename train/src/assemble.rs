@@ -70,14 +70,15 @@ pub(crate) fn data_unchecked(config: &RunConfig) -> Result<RunData, TrainError> 
     open(config, false, &|_| {})
 }
 
-/// The tokenizer alone, which must fit the model.
+/// The tokenizer alone, which must fit the model: the recipe's, or that of a store made before.
 ///
 /// # Errors
 /// As [`data`].
 pub fn tokenizer(model: &ModelConfig, data: &DataConfig) -> Result<Tokenizer, TrainError> {
-    let tokenizer = match &data.tokenizer {
-        Some(path) => Tokenizer::from_file(path)?,
-        None => Tokenizer::shipped()?,
+    let tokenizer = match (&data.tokenizer, &data.store) {
+        (Some(path), _) => Tokenizer::from_file(path)?,
+        (None, Some(store)) => Store::open_unverified(store)?.tokenizer()?,
+        (None, None) => Tokenizer::shipped()?,
     };
     let (vocabulary, model) = (tokenizer.vocab_size() as usize, model.vocab_size);
     if vocabulary > model {

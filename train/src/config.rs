@@ -127,7 +127,7 @@ pub struct DataConfig {
     pub store: Option<PathBuf>,
     /// A store of held-out text made before; instead of `heldout`.
     pub heldout_store: Option<PathBuf>,
-    /// A `tokenizer.json`; the one of the shipped corpus when absent.
+    /// A `tokenizer.json`; when absent that of `store`, or else of the shipped corpus.
     pub tokenizer: Option<PathBuf>,
     /// Marks around each document.
     pub marks: DocumentMarks,

@@ -19,10 +19,8 @@ pub struct CellSize {
 impl CellSize {
     /// The cells of a store, in its order.
     pub fn of_store(store: &Store) -> Vec<Self> {
-        let size = |cell: &crate::CellShard| Self {
-            name: cell.name().to_owned(),
-            tokens: cell.num_tokens(),
-        };
+        let size =
+            |cell: &crate::Cell| Self { name: cell.name().to_owned(), tokens: cell.num_tokens() };
         store.cells().iter().map(size).collect()
     }
 }

@@ -47,7 +47,7 @@ impl MixtureConfig {
     /// A cell of fewer tokens than the longest planned row has no page to give and gets weight 0,
     /// with a warning.
     pub fn proportional(store: &Store, longest_row: usize, block_rows: u64) -> Self {
-        let tokens_of = |cell: &crate::CellShard| {
+        let tokens_of = |cell: &crate::Cell| {
             let tokens = cell.num_tokens();
             if tokens < longest_row as u64 {
                 tracing::warn!(cell = cell.name(), tokens, longest_row, "cell without a whole row");

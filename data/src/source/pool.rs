@@ -1,11 +1,9 @@
 //! All that a data recipe reads.
 
-use std::{fs, path::Path};
-
-use serde::Deserialize;
+use std::path::Path;
 
 use super::{Source, SourceConfig, find_sources};
-use crate::{DataError, Limits, ReadOptions, Result};
+use crate::{BuildRecipe, ReadOptions, Result};
 
 /// Sources, and how they are read.
 #[derive(Clone, Debug)]
@@ -16,39 +14,14 @@ pub struct Pool {
     pub options: ReadOptions,
 }
 
-/// The parts of a data recipe that reading depends on; the builder knows the others.
-#[derive(Deserialize)]
-struct ReadingPart {
-    #[serde(default)]
-    sources: Vec<SourceConfig>,
-    #[serde(default)]
-    limits: Limits,
-    #[serde(default)]
-    strict: bool,
-    #[serde(default)]
-    cells: toml::Table,
-}
-
 impl Pool {
     /// What a data recipe reads; relative paths start at its folder.
     ///
     /// # Errors
-    /// [`DataError::Io`], [`DataError::Recipe`] when it is not one or has no source; those of
-    /// [`find_sources`].
+    /// Those of [`BuildRecipe::from_file`] and [`find_sources`].
     pub fn of_recipe(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
-        let text = fs::read_to_string(path).map_err(DataError::io("read recipe", path))?;
-        let refused = |reason: String| DataError::Recipe { path: path.to_owned(), reason };
-        let part: ReadingPart =
-            toml::from_str(&text).map_err(|error| refused(error.to_string()))?;
-        if part.sources.is_empty() {
-            return Err(refused("no `[[sources]]`; need at least one".to_owned()));
-        }
-        let base = path.parent().unwrap_or(Path::new(""));
-        let sources = find_sources(&part.sources, base)?;
-        let checks_domain = !part.cells.contains_key("clusters");
-        let options = ReadOptions { strict: part.strict, limits: part.limits, checks_domain };
-        Ok(Self { sources, options })
+        let (recipe, folder) = BuildRecipe::from_file(path)?;
+        recipe.pool(&folder)
     }
 
     /// Plain files, folders or globs, read leniently with the default limits and names of fields.

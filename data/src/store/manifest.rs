@@ -4,11 +4,18 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::format::FORMAT_VERSION;
+use super::{format::FORMAT_VERSION, index::Span};
 use crate::{DataError, DocumentMarks, Ledger, Result, Tokenizer};
 
 /// Name of the manifest within a store.
 pub const MANIFEST_FILE: &str = "store.json";
+
+/// Name of the tokenizer within a store.
+pub const TOKENIZER_FILE: &str = "tokenizer.json";
+
+/// Name of the list of documents left out for a reason that may surprise; absent where there are
+/// none.
+pub const QUARANTINE_FILE: &str = "quarantine.jsonl";
 
 /// Contents of a store, as in `store.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,10 +27,16 @@ pub struct Manifest {
     pub tokenizer: TokenizerEntry,
     /// Digest of sources, tokenizer, marks and format: equal for stores built of the same things.
     pub build_digest: String,
+    /// Digests of the judges and of the choice of cells that documents went through, in order.
+    pub rules: Vec<String>,
     /// Cells in the order of their names.
     pub cells: Vec<CellEntry>,
     /// Files that were read, in their order.
     pub sources: Vec<SourceEntry>,
+    /// Documents with a line in [`QUARANTINE_FILE`].
+    pub quarantined: u64,
+    /// What lies beside the cells.
+    pub files: Vec<FileEntry>,
 }
 
 /// The tokenizer of a store.
@@ -53,13 +66,22 @@ impl TokenizerEntry {
             marks,
         }
     }
+
+    /// Checks that the ids of a document are below the vocabulary.
+    pub(crate) fn check_ids(&self, document: &str, tokens: &[u32]) -> Result<()> {
+        let vocab_size = self.vocab_size;
+        match tokens.iter().find(|&&token| token >= vocab_size) {
+            Some(&id) => Err(DataError::TokenId { document: document.to_owned(), id, vocab_size }),
+            None => Ok(()),
+        }
+    }
 }
 
 /// One cell of a store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CellEntry {
-    /// `<domain>/q<quality>`.
+    /// `<domain>/q<quality>`, or `c07q3`; also its folder.
     pub name: String,
     /// Domain of its documents.
     pub domain: String,
@@ -71,11 +93,39 @@ pub struct CellEntry {
     pub num_documents: u64,
     /// UTF-8 bytes of source text.
     pub source_bytes: u64,
-    /// Path of the token file within the store, with `/`.
+    /// Its token files, read one behind the other.
+    pub shards: Vec<ShardEntry>,
+}
+
+/// One token file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShardEntry {
+    /// Path within the store, with `/`.
     pub file: String,
-    /// Size of that file in bytes.
+    /// Size in bytes.
     pub file_bytes: u64,
-    /// BLAKE3 of that file, in hex.
+    /// BLAKE3 of the file, in hex.
+    pub blake3: String,
+    /// Tokens, document marks included.
+    pub num_tokens: u64,
+    /// Documents.
+    pub num_documents: u64,
+    /// UTF-8 bytes of source text.
+    pub source_bytes: u64,
+    /// Where its documents were read, in their order.
+    pub spans: Vec<Span>,
+}
+
+/// A file of the store that is no token file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileEntry {
+    /// Its name within the store.
+    pub file: String,
+    /// Size in bytes.
+    pub file_bytes: u64,
+    /// BLAKE3 of the file, in hex.
     pub blake3: String,
 }
 
@@ -149,6 +199,11 @@ impl Manifest {
         Ok(blake3::hash(&compact).to_hex().to_string())
     }
 
+    /// The account of every file as a table, and of all: documents in, left out by reason, kept.
+    pub fn account(&self) -> String {
+        super::account::table(&self.sources)
+    }
+
     /// Tokens of all cells.
     pub fn num_tokens(&self) -> u64 {
         self.cells.iter().map(|cell| cell.num_tokens).sum()
@@ -163,6 +218,21 @@ impl Manifest {
     pub fn source_bytes(&self) -> u64 {
         self.cells.iter().map(|cell| cell.source_bytes).sum()
     }
+}
+
+/// Reads the bytes of a file and compares them with its entry.
+pub(super) fn read_file(store: &Path, entry: &FileEntry) -> Result<Vec<u8>> {
+    let path = store.join(&entry.file);
+    let bytes = std::fs::read(&path).map_err(DataError::io("read", path.as_path()))?;
+    let (found, needed) = (bytes.len() as u64, entry.file_bytes);
+    if found != needed {
+        return Err(DataError::FileSize { path, found, needed });
+    }
+    let found = blake3::hash(&bytes).to_hex().to_string();
+    if found != entry.blake3 {
+        return Err(DataError::Checksum { path, found, needed: entry.blake3.clone() });
+    }
+    Ok(bytes)
 }
 
 fn unreadable(path: &Path) -> impl FnOnce(serde_json::Error) -> DataError {

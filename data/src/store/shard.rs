@@ -1,26 +1,56 @@
-//! One cell's token file, memory-mapped.
+//! One token file, memory-mapped.
 
-use std::{borrow::Cow, fs::File, ops::Range, path::Path};
+use std::{
+    fs::{File, Metadata},
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
 
 use memmap2::Mmap;
 
 use super::{
-    format::{FORMAT_VERSION, HEADER_BYTES, Header, Layout, read_u64},
-    manifest::CellEntry,
+    format::{FORMAT_VERSION, HEADER_BYTES, Header, Layout},
+    manifest::ShardEntry,
+    view::View,
 };
 use crate::{DataError, Result};
 
-/// The documents of one cell, as one stream of tokens with the places where documents begin.
+/// A piece of a cell: one token file.
 #[derive(Debug)]
-pub struct CellShard {
-    entry: CellEntry,
+pub(super) struct Shard {
+    path: PathBuf,
+    entry: ShardEntry,
     map: Mmap,
+    header: Header,
     layout: Layout,
-    token_bytes: usize,
+    identity: Identity,
 }
 
-impl CellShard {
-    pub(super) fn open(store: &Path, entry: &CellEntry) -> Result<Self> {
+/// What the file system says of a file, which changes when somebody writes or replaces it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Identity {
+    bytes: u64,
+    modified: Option<SystemTime>,
+    /// Device and inode, where there are such.
+    place: Option<(u64, u64)>,
+}
+
+impl Identity {
+    fn of(metadata: &Metadata) -> Self {
+        #[cfg(unix)]
+        let place = {
+            use std::os::unix::fs::MetadataExt;
+            Some((metadata.dev(), metadata.ino()))
+        };
+        #[cfg(not(unix))]
+        let place = None;
+        Self { bytes: metadata.len(), modified: metadata.modified().ok(), place }
+    }
+}
+
+impl Shard {
+    /// Opens a file and checks its size and its header, not what follows.
+    pub(super) fn open(store: &Path, entry: &ShardEntry) -> Result<Self> {
         let path = store.join(&entry.file);
         let file = File::open(&path).map_err(DataError::io("open", path.as_path()))?;
         let metadata = file.metadata().map_err(DataError::io("inspect", path.as_path()))?;
@@ -33,7 +63,7 @@ impl CellShard {
         // process by a signal, as for every memory-mapped file.
         let map =
             unsafe { Mmap::map(&file) }.map_err(DataError::io("map to memory", path.as_path()))?;
-        let header = check_contents(&path, entry, &map)?;
+        let header = check_header(&path, entry, &map)?;
         let layout = Layout::of(&header).ok_or_else(|| DataError::ShardHeader {
             path: path.clone(),
             field: "num_tokens",
@@ -44,105 +74,61 @@ impl CellShard {
         if found != needed {
             return Err(DataError::ShardHeader { path, field: "sections in bytes", found, needed });
         }
-        Ok(Self { entry: entry.clone(), map, layout, token_bytes: header.token_bytes as usize })
+        let identity = Identity::of(&metadata);
+        Ok(Self { path, entry: entry.clone(), map, header, layout, identity })
     }
 
-    /// `<domain>/q<quality>`.
-    pub fn name(&self) -> &str {
-        &self.entry.name
+    /// Reads all bytes and compares their checksum with the manifest.
+    pub(super) fn verify(&self) -> Result<()> {
+        let found = blake3::hash(&self.map).to_hex().to_string();
+        if found == self.entry.blake3 {
+            return Ok(());
+        }
+        let (path, needed) = (self.path.clone(), self.entry.blake3.clone());
+        Err(DataError::Checksum { path, found, needed })
     }
 
-    /// What the manifest says about the cell.
-    pub fn entry(&self) -> &CellEntry {
+    /// Compares what the file system says of the file with what it said when it was opened.
+    pub(super) fn check_unchanged(&self) -> Result<()> {
+        let metadata = std::fs::metadata(&self.path)
+            .map_err(DataError::io("find, in the middle of reading,", self.path.as_path()))?;
+        let (before, now) = (self.identity, Identity::of(&metadata));
+        let what = if before.place != now.place {
+            "was replaced by another file"
+        } else if before.bytes != now.bytes {
+            "changed its size"
+        } else if before.modified != now.modified {
+            "was written to"
+        } else {
+            return Ok(());
+        };
+        Err(DataError::ShardChanged { path: self.path.clone(), what })
+    }
+
+    pub(super) fn entry(&self) -> &ShardEntry {
         &self.entry
     }
 
-    /// Tokens, document marks included.
-    pub fn num_tokens(&self) -> u64 {
-        self.entry.num_tokens
-    }
-
-    /// Documents.
-    pub fn num_documents(&self) -> u64 {
-        self.entry.num_documents
-    }
-
-    /// Appends the tokens at some places of the stream to `tokens`.
-    ///
-    /// # Panics
-    /// If the range reaches beyond [`CellShard::num_tokens`].
-    pub fn read_tokens(&self, range: Range<u64>, tokens: &mut Vec<u32>) {
-        assert!(range.end <= self.num_tokens(), "{range:?} of {} tokens", self.num_tokens());
-        let stream = &self.map[self.layout.tokens.clone()];
-        let bytes = range.start as usize * self.token_bytes..range.end as usize * self.token_bytes;
-        let bytes = &stream[bytes];
-        if self.token_bytes == 2 {
-            tokens
-                .extend(bytes.chunks_exact(2).map(|t| u32::from(u16::from_le_bytes([t[0], t[1]]))));
-        } else {
-            let whole = bytes.chunks_exact(4);
-            tokens.extend(whole.map(|t| u32::from_le_bytes([t[0], t[1], t[2], t[3]])));
-        }
-    }
-
-    /// Where a document lies in the stream.
-    ///
-    /// # Panics
-    /// If `document` is not below [`CellShard::num_documents`]; so in the other methods.
-    pub fn document_range(&self, document: u64) -> Range<u64> {
-        self.number(&self.layout.offsets, document)..self.number(&self.layout.offsets, document + 1)
-    }
-
-    /// The document that a place of the stream belongs to.
-    pub fn document_at(&self, token: u64) -> u64 {
-        // Partition point over the documents' ends; the file is not a slice of u64.
-        let (mut low, mut high) = (0, self.num_documents());
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if self.document_range(middle).end <= token {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        low
-    }
-
-    /// UTF-8 bytes of a document's source text.
-    pub fn source_bytes(&self, document: u64) -> u64 {
-        self.number(&self.layout.source_bytes, document)
-    }
-
-    /// A document's id.
-    pub fn document_id(&self, document: u64) -> Cow<'_, str> {
-        let start = self.number(&self.layout.id_offsets, document) as usize;
-        let end = self.number(&self.layout.id_offsets, document + 1) as usize;
-        String::from_utf8_lossy(&self.map[self.layout.ids.clone()][start..end])
-    }
-
-    fn number(&self, section: &Range<usize>, index: u64) -> u64 {
-        let start = index as usize * 8;
-        read_u64(&self.map[section.clone()][start..start + 8])
+    pub(super) fn view(&self) -> View<'_> {
+        View::new(&self.map, &self.layout, &self.header)
     }
 }
 
-/// Compares version, checksum and header with the manifest, in this order: a file of another
-/// version is not called damaged.
-fn check_contents(path: &Path, entry: &CellEntry, bytes: &[u8]) -> Result<Header> {
+/// Compares version and header with the manifest, in this order: a file of another version is not
+/// called damaged.
+fn check_header(path: &Path, entry: &ShardEntry, bytes: &[u8]) -> Result<Header> {
     let path = path.to_owned();
     let Some(head) = bytes.first_chunk::<HEADER_BYTES>() else {
         let (found, needed) = (bytes.len() as u64, HEADER_BYTES as u64);
         return Err(DataError::FileSize { path, found, needed });
     };
     let header = Header::decode(head);
-    // A wrong version in a header that does not match its own checksum is damage.
-    if header.version != FORMAT_VERSION && header.is_sealed(head) {
+    if !header.is_sealed(head) {
+        return Err(DataError::DamagedHeader { path });
+    }
+    if header.version != FORMAT_VERSION {
         let (found, needed) = (header.version, FORMAT_VERSION);
         return Err(DataError::StoreVersion { path, found, needed });
-    }
-    let hash = blake3::hash(bytes).to_hex().to_string();
-    if hash != entry.blake3 {
-        return Err(DataError::Checksum { path, found: hash, needed: entry.blake3.clone() });
     }
     let fields = [
         ("num_tokens", header.num_tokens, entry.num_tokens),

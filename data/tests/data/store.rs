@@ -1,6 +1,8 @@
 use std::fs;
 
-use fulmar_data::{DocumentMarks, Source, StoreOrigin, Tokenizer, build_or_open, build_store};
+use fulmar_data::{
+    DocumentMarks, NewDocument, Origin, Source, StoreOrigin, Tokenizer, build_or_open, build_store,
+};
 
 use crate::fixture::{Folder, Test, corpus, line, store_of};
 
@@ -42,8 +44,9 @@ fn every_document_is_found_again_with_its_bytes_and_id() -> Test {
 
 /// All files of a store, as one digest.
 fn bytes_of(folder: &Folder, name: &str) -> Vec<Vec<u8>> {
-    let files = ["store.json", "prose/q4.tokens", "verse/q1.tokens", "verse/q3.tokens"];
-    files.map(|file| fs::read(folder.path(name).join(file)).expect("the file is there")).into()
+    let cells = ["prose/q4", "verse/q1", "verse/q3"].map(|cell| format!("{cell}/00000.tokens"));
+    let files = cells.into_iter().chain(["store.json".to_owned(), "tokenizer.json".to_owned()]);
+    files.map(|file| fs::read(folder.path(name).join(file)).expect("the file is there")).collect()
 }
 
 #[test]
@@ -89,12 +92,13 @@ fn a_large_vocabulary_is_stored_in_four_bytes() -> Test {
     let mut entry = fulmar_data::TokenizerEntry::new(&tokenizer, DocumentMarks::default());
     entry.vocab_size = 128_256;
     let mut writer = fulmar_data::StoreWriter::create(folder.path("store"), entry)?;
+    let document = |id, tokens| NewDocument { id, source: 0, record: 1, source_bytes: 9, tokens };
     let tokens = [0, 65_535, 65_536, 128_255, 1];
     let cell = "d/q1".parse()?;
-    writer.append(&cell, "a", 9, &tokens)?;
-    let error = writer.append(&cell, "b", 9, &[128_256]).expect_err("the id is too large");
+    writer.append(&cell, &document("a", &tokens))?;
+    let error = writer.append(&cell, &document("b", &[128_256])).expect_err("the id is too large");
     assert!(error.to_string().contains("document `b`: token id 128256"), "{error}");
-    let store = writer.finish("", Vec::new())?;
+    let store = writer.finish(Origin::default())?;
     let mut found = Vec::new();
     store.cells()[0].read_tokens(0..5, &mut found);
     assert_eq!(found, tokens);

@@ -3,10 +3,10 @@ use fulmar_data::{BEGIN_OF_TEXT, DataError, DocumentMarks, END_OF_TEXT, Tokenize
 use crate::fixture::{Folder, Test, chain, corpus};
 
 /// A splitmix64 stream, so that the cases are the same everywhere.
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,8 +1,11 @@
 //! `train data`: a file for each thing to do.
 
+mod build;
 mod inspect;
 mod mixture;
 mod sources;
+mod tokenizer;
+mod verify;
 
 use clap::{Args, Subcommand};
 
@@ -19,8 +22,12 @@ pub struct DataArgs {
 /// What to do with data.
 #[derive(Debug, Subcommand)]
 pub enum DataCommand {
-    /// Show the cells of a store: documents, tokens, bytes.
-    #[command(after_help = "Example: train data inspect runs/cache/0123456789abcdef")]
+    /// Make a token store of the files of a data recipe; goes on where a killed one stopped.
+    #[command(after_help = "Example: train data build pool.toml --out stores/pool")]
+    Build(build::BuildArgs),
+    /// Show what is in a store: cells, lengths, where documents come from, samples.
+    #[command(after_help = "\
+Example: train data inspect runs/cache/0123456789abcdef --cell poetry/q3 --samples 3")]
     Inspect(inspect::InspectArgs),
     /// Plan a mixture over a run, and see what a change of it changes.
     #[command(after_help = "Example: train data mixture plan harrier")]
@@ -30,14 +37,24 @@ pub enum DataCommand {
 Example: train data sources pool.toml
          train data sources 'books/**/*.jsonl.zst' notes --json")]
     Sources(sources::SourcesArgs),
+    /// Read every byte of a store and compare it with the record of its making.
+    #[command(after_help = "Example: train data verify stores/pool")]
+    Verify(verify::VerifyArgs),
+    /// Train a byte-level BPE tokenizer.
+    #[command(after_help = "\
+Example: train data tokenizer pool.toml --vocab-size 65536 --out pool-65536.json")]
+    Tokenizer(tokenizer::TokenizerArgs),
 }
 
 impl DataArgs {
     pub(super) fn execute(self) -> Result<(), TrainError> {
         match self.command {
+            DataCommand::Build(args) => args.execute(),
             DataCommand::Inspect(args) => args.execute(),
             DataCommand::Mixture(args) => args.execute(),
             DataCommand::Sources(args) => args.execute(),
+            DataCommand::Verify(args) => args.execute(),
+            DataCommand::Tokenizer(args) => args.execute(),
         }
     }
 }
