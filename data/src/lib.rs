@@ -5,13 +5,18 @@ mod error;
 mod cell;
 pub mod corpus;
 mod document;
+mod documents;
 mod judge;
 mod ledger;
+mod ngrams;
 mod source;
 mod tokenizer;
 
 mod store;
 mod tokenize;
+mod whole_file;
+
+pub mod clean;
 
 pub mod lengths;
 pub mod mixture;
@@ -27,6 +32,7 @@ mod row;
 pub use batch::Batch;
 pub use cell::CellKey;
 pub use document::{DEFAULT_DOMAIN, Document, DocumentReader};
+pub use documents::documents;
 pub use error::{DataError, Result};
 pub use eval_rows::{EvalBatch, EvalDocument, EvalRows, NO_DOCUMENT};
 pub use judge::{Assign, Judge, Verdict};
