@@ -388,6 +388,14 @@ pub enum DataError {
         /// What is wrong with it.
         reason: String,
     },
+    /// A library that could not fit a model.
+    #[error("cannot fit {what}")]
+    Fit {
+        /// The model.
+        what: &'static str,
+        /// The library's reason.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// A document without what the choice of its cell needs.
     #[error("`{file}` record {record}: {problem}")]
     Unassigned {
@@ -407,6 +415,11 @@ impl DataError {
         needed: impl Into<String>,
     ) -> Self {
         Self::Setting { field, found: found.to_string(), needed: needed.into() }
+    }
+
+    pub(crate) fn unassigned(document: &crate::Document, problem: String) -> Self {
+        let (file, record) = (document.file.to_string(), document.record);
+        Self::Unassigned { file, record, problem }
     }
 
     pub(crate) fn decisions(path: &std::path::Path, reason: impl Into<String>) -> Self {

@@ -16,6 +16,7 @@ mod store;
 mod tokenize;
 mod whole_file;
 
+pub mod cells;
 pub mod clean;
 
 pub mod lengths;

@@ -67,6 +67,12 @@ fn feed(hash: u64, character: char) -> u64 {
         .fold(hash, |hash, lower| lower.encode_utf8(&mut buffer).bytes().fold(hash, byte))
 }
 
+/// Hash of a whole string.
+pub(crate) fn whole(text: &str) -> u64 {
+    let byte = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(FNV_FACTOR);
+    mix(text.bytes().fold(FNV_START, byte))
+}
+
 /// Hashes of every run of `len` units, in order; none if there are fewer units.
 ///
 /// # Panics
