@@ -56,7 +56,8 @@ pub struct ClusterModel {
     sampled: u64,
     #[serde(with = "floats::decimal")]
     mean_squared_distance: f64,
-    scale: Scale,
+    /// None for embeddings, which mean what they mean as they are.
+    scale: Option<Scale>,
     clusters: Vec<Cluster>,
 }
 
@@ -115,8 +116,11 @@ impl ClusterModel {
         let vectors: Result<Vec<Vec<f32>>> =
             sampled.par_iter().map(|one| settings.features.of(&one.document)).collect();
         let mut vectors = vectors?;
-        let scale = Scale::of(&vectors);
-        vectors.par_iter_mut().for_each(|vector| scale.apply(vector));
+        let is_text = matches!(settings.features, Features::Text(_));
+        let scale = is_text.then(|| Scale::of(&vectors));
+        if let Some(scale) = &scale {
+            vectors.par_iter_mut().for_each(|vector| scale.apply(vector));
+        }
         let centroids = centroids(&vectors, settings)?;
         let mut model = Self {
             settings: *settings,
@@ -182,7 +186,9 @@ impl ClusterModel {
     /// [`DataError::Unassigned`] if it lacks its embedding.
     pub fn cluster(&self, document: &Document) -> Result<&Cluster> {
         let mut vector = self.settings.features.of(document)?;
-        self.scale.apply(&mut vector);
+        if let Some(scale) = &self.scale {
+            scale.apply(&mut vector);
+        }
         let nearest =
             nearest_of(&vector, self.clusters.iter().map(|cluster| &cluster.centroid[..]));
         Ok(&self.clusters[nearest.0])
@@ -206,7 +212,7 @@ impl ClusterModel {
         let dim = model.settings.features.dim();
         let fits = |numbers: &[f32]| numbers.len() == dim;
         let is_whole = !model.clusters.is_empty()
-            && model.scale.dim() == Some(dim)
+            && model.scale.as_ref().is_none_or(|scale| scale.dim() == Some(dim))
             && model.clusters.iter().all(|cluster| fits(&cluster.centroid));
         if is_whole {
             return Ok(model);

@@ -45,8 +45,9 @@ pub(super) fn telling(
         for (cluster, count) in by_cluster {
             let (count, size) = (count as f64, sizes[cluster] as f64);
             // What a single document holds says nothing about the cluster, unless that is all of it.
-            if count > 1.0 || size == 1.0 {
-                scored[cluster].push((count * (count / (size * share)).ln(), word));
+            let score = count * (count / (size * share)).ln();
+            if score > 0.0 && (count > 1.0 || size == 1.0) {
+                scored[cluster].push((score, word));
             }
         }
     }

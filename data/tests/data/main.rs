@@ -2,6 +2,7 @@
 
 mod bad_corpus;
 mod bad_store;
+mod cells;
 mod cleaning;
 mod documents;
 mod eval_rows;
