@@ -1,0 +1,113 @@
+//! `train data quality`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use fulmar_data::cells::{
+    Features, QualityModel, QualitySettings, Scorer, ScorerSettings, TextFeatures,
+};
+use fulmar_data::{Assign as _, documents};
+use serde_json::json;
+
+use super::files::{Files, sources};
+use crate::error::TrainError;
+
+/// Flags of `data quality`; the score is a given one, or one learned from examples.
+#[derive(Debug, Args)]
+pub struct QualityArgs {
+    /// What is cut into buckets.
+    #[command(flatten)]
+    pub files: Files,
+    /// The model file to write.
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+    /// Cut the score that each document has.
+    #[arg(long, conflicts_with_all = LEARNED, required_unless_present_any = ["good", "good_from"])]
+    pub given: bool,
+    /// Good examples to learn from; may be repeated.
+    #[arg(long, value_name = "FILE", requires = "bad", conflicts_with = "good_from")]
+    pub good: Vec<PathBuf>,
+    /// Bad examples to learn from; may be repeated.
+    #[arg(long, value_name = "FILE", requires = "good")]
+    pub bad: Vec<PathBuf>,
+    /// Learn from the documents themselves: good are those of this quality and above.
+    #[arg(long, value_name = "QUALITY")]
+    pub good_from: Option<u32>,
+    /// Number of levels.
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub buckets: usize,
+    /// Places that n-grams of words are hashed into.
+    #[arg(long, value_name = "N", default_value_t = 4_096)]
+    pub dim: usize,
+    /// Words of the longest n-gram.
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub max_words: usize,
+    /// Documents whose scores are cut, drawn from all.
+    #[arg(long, value_name = "N", default_value_t = 200_000)]
+    pub sample: usize,
+    /// Seed of what is drawn.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags that say how a score is learned.
+const LEARNED: [&str; 5] = ["good", "bad", "good_from", "dim", "max_words"];
+
+impl QualityArgs {
+    pub(super) fn execute(&self) -> Result<(), TrainError> {
+        let Self { buckets, sample, seed, .. } = *self;
+        let settings = QualitySettings { buckets, sample, seed };
+        let model = QualityModel::cut(self.files.documents(), self.scorer()?, &settings)?;
+        model.write(&self.out)?;
+        if self.json {
+            let cuts: Vec<_> = model
+                .cuts()
+                .iter()
+                .map(|cut| json!({"score": cut.score, "ties": cut.ties}))
+                .collect();
+            let scorer = model.scorer().map(|scorer| {
+                let (held, (good, bad)) = (scorer.held_out(), scorer.trained_on());
+                json!({
+                    "good": good, "bad": bad, "held_out_good": held.good,
+                    "held_out_bad": held.bad, "accuracy": held.accuracy, "auc": held.auc,
+                })
+            });
+            let (out, digest, buckets) = (&self.out, model.digest(), model.buckets());
+            let report = json!({
+                "out": out, "digest": digest, "buckets": buckets, "cuts": cuts, "scorer": scorer,
+            });
+            println!("{report:#}");
+        } else {
+            print!("{model}");
+            println!("written to {}, digest {}", self.out.display(), model.digest());
+        }
+        Ok(())
+    }
+
+    /// What scores, unless the score is a given one.
+    fn scorer(&self) -> Result<Option<Scorer>, TrainError> {
+        if self.given {
+            return Ok(None);
+        }
+        let Self { max_words, dim, seed, .. } = *self;
+        let features = Features::Text(TextFeatures { max_words, dim });
+        let settings = ScorerSettings { features, seed, ..ScorerSettings::default() };
+        if let Some(least) = self.good_from {
+            let labelled = self.files.documents().map(|document| {
+                document.map(|document| {
+                    let is_good = document.quality >= least;
+                    (document, is_good)
+                })
+            });
+            return Ok(Some(Scorer::train(labelled, &settings)?));
+        }
+        let examples = |files: &[PathBuf], is_good: bool| {
+            documents(sources(files)).map(move |document| document.map(|it| (it, is_good)))
+        };
+        let all = examples(&self.good, true).chain(examples(&self.bad, false));
+        Ok(Some(Scorer::train(all, &settings)?))
+    }
+}
