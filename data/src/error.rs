@@ -355,12 +355,12 @@ pub enum DataError {
         needed: String,
     },
     /// A file that a cleaning pass does not expect.
-    #[error("cleaning: file `{file}` is not {rule}")]
+    #[error("cleaning: file `{file}` is {problem}")]
     UnknownFile {
         /// The file.
         file: String,
-        /// What it needs to be.
-        rule: &'static str,
+        /// What is wrong with it and what is needed.
+        problem: &'static str,
     },
     /// A decisions file that cannot be read as one.
     #[error("decisions file `{}`: {reason}; clean the sources again", path.display())]

@@ -100,7 +100,8 @@ impl<'a> Pass<'a> {
         for SourceFile { name, blake3 } in files {
             let name: Arc<str> = name.into();
             if self.by_name.insert(Arc::clone(&name), self.files.len() as u32).is_some() {
-                return Err(DataError::UnknownFile { file: name.to_string(), rule: "named once" });
+                let (file, problem) = (name.to_string(), "named twice; name each file once");
+                return Err(DataError::UnknownFile { file, problem });
             }
             self.files.push(File { name, blake3, source: index });
         }
@@ -124,7 +125,8 @@ impl<'a> Pass<'a> {
             let file = self.by_name.get(&document.file).copied();
             let Some(file) = file.filter(|&file| self.files[file as usize].source == source) else {
                 let file = document.file.to_string();
-                return Err(DataError::UnknownFile { file, rule: "among the files of its source" });
+                let problem = "not among the files that its source names; name it there";
+                return Err(DataError::UnknownFile { file, problem });
             };
             self.report.read(source, document.text.len());
             let record = document.record;

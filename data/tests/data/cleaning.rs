@@ -298,3 +298,103 @@ fn the_outcome_does_not_depend_on_the_number_of_threads() -> Test {
     assert!(with(1)? == with(3)?);
     Ok(())
 }
+
+/// Two texts of `len` words that share a run of words and no other, and the similarity of their sets
+/// of 5-word shingles.
+fn pair(from: usize, len: usize, similarity: f64) -> ([String; 2], f64) {
+    let shingles = (len - 4) as f64;
+    let shared = (2.0 * shingles * similarity / (1.0 + similarity)).round();
+    let (common, rest) = (shared as usize + 4, len - 4 - shared as usize);
+    let words = |from: usize, len: usize| -> String {
+        (from..from + len).map(|i| format!("{:x} ", (i as u64).wrapping_mul(0x9e37_79b9))).collect()
+    };
+    let run = words(from, common);
+    let [before, behind] = [from + common, from + len].map(|from| words(from, rest));
+    ([format!("{run}{behind}"), format!("{before}{run}")], shared / (2.0 * shingles - shared))
+}
+
+#[test]
+fn planted_near_duplicates_are_found_and_half_alike_ones_are_not() {
+    let folder = Folder::new();
+    // 400 pairs: a share of 0.95 is 380, and by the settings' own formula 0.97 are expected.
+    for (similarity, least, most) in [(0.95, 400, 400), (0.8, 380, 400), (0.5, 0, 0)] {
+        let mut texts = Vec::new();
+        for i in 0..400 {
+            let (two, jaccard) = pair(i * 2_000, 150 + i, similarity);
+            assert!((jaccard - similarity).abs() < 0.007, "{jaccard}");
+            texts.extend(two);
+        }
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        let source = folder.source("pairs.jsonl", jsonl(&texts));
+        let cleaned = run(&CleanSettings::default(), None, &[(&source, &[])]);
+        let found = cleaned.decisions.all();
+        assert!((least..=most).contains(&found.len()), "{} at {similarity}", found.len());
+        for decision in found {
+            let partner = format!("{}:{},", source.name(), decision.record - 1);
+            assert!(decision.evidence.contains(&partner), "{}", decision.evidence);
+        }
+    }
+}
+
+#[test]
+fn the_shipped_corpus_repeats_one_chapter_in_part_and_nothing_else() -> Test {
+    let files = [corpus::train(), corpus::heldout()];
+    let clean_at = |threshold: f64| -> Result<Cleaned, DataError> {
+        let fuzzy = Some(FuzzySettings { threshold, ..FuzzySettings::default() });
+        let settings = CleanSettings { fuzzy, ..CleanSettings::default() };
+        let sources = files.iter().map(|file| CleanSource::file(file, Vec::new()));
+        clean(&settings, None, sources.collect::<Result<_, _>>()?)
+    };
+    assert_eq!(clean_at(0.75)?.decisions.all().len(), 0);
+    // Isaiah 37 is 2 Kings 19 nearly word for word.
+    let found = clean_at(0.6)?.decisions;
+    let ids: Vec<String> = documents([corpus::train()])
+        .map(|document| document.map(|document| document.id))
+        .collect::<Result<_, _>>()?;
+    assert_eq!(found.all().len(), 1);
+    let decision = &found.all()[0];
+    assert_eq!(ids[decision.record as usize - 1], "kjv/Isaiah/37");
+    let first = ids.iter().position(|id| id == "kjv/2 Kings/19").expect("it is there") + 1;
+    assert_eq!(decision.evidence, format!("like train.jsonl.zst:{first}, similarity 0.63"));
+    Ok(())
+}
+
+#[test]
+fn two_spellings_of_one_play_are_not_near_duplicates() -> Test {
+    let all: Vec<_> = documents([corpus::train()]).collect::<Result<_, _>>()?;
+    let whole = |work: &str| -> String {
+        all.iter().filter(|d| d.id.starts_with(work)).map(|d| format!("{}\n", d.text)).collect()
+    };
+    let folder = Folder::new();
+    let [folio, modern] = ["hamlet_gut_f/", "hamlet_gut/"].map(whole);
+    assert!(folio.len() > 100_000 && modern.len() > 100_000);
+    let source = folder.source("hamlet.jsonl", jsonl(&[&folio, &modern]));
+    // Bands of one row make every pair with any likeness a candidate.
+    let at = |threshold| {
+        let all =
+            FuzzySettings { num_bands: 1_024, band_rows: 1, threshold, ..FuzzySettings::default() };
+        let settings = CleanSettings { fuzzy: Some(all), ..CleanSettings::default() };
+        run(&settings, None, &[(&source, &[])]).decisions.all().to_vec()
+    };
+    assert_eq!(at(0.25), []);
+    let found = at(0.1);
+    // Exactly 0.17 of their runs of five words are the same.
+    assert!(found[0].evidence.contains("similarity 0.1"), "{}", found[0].evidence);
+    Ok(())
+}
+
+#[test]
+fn held_out_works_are_found_where_the_training_text_quotes_them() -> Test {
+    let texts =
+        EvaluationTexts::new(ContaminationSettings::default(), documents([corpus::heldout()]))?;
+    let source = CleanSource::file(&corpus::train(), Vec::new())?;
+    let report = clean(&CleanSettings::default(), Some(&texts), vec![source])?.report;
+    let total = report.total();
+    assert!(total.closes());
+    // Parallels of the Gospel of Mark, but for two documents.
+    assert_eq!((total.contaminated, report.found.len()), (35, 15));
+    let of_mark = report.found.iter().filter(|found| found.name.contains("kjv/Mark/"));
+    assert_eq!(of_mark.map(|found| found.documents).sum::<u64>(), 33);
+    assert_eq!((report.evaluation_texts, report.evaluation_texts_too_short), (146, 0));
+    Ok(())
+}

@@ -3,6 +3,7 @@
 
 mod capacity;
 mod checkpoint;
+mod data;
 mod disk_full;
 mod doctor;
 mod exit;

@@ -29,10 +29,10 @@ pub struct CleanArgs {
     /// Words of a run that is looked for.
     #[arg(long, value_name = "N", default_value_t = 13)]
     pub ngram: usize,
-    /// Runs of one evaluation text that contaminate a document.
+    /// Runs of one evaluation text that a document may not share.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub min_count: usize,
-    /// Share of the evaluation text's runs that does.
+    /// Share of the text's runs that it may not hold.
     #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
     pub min_share: f64,
     /// Look for equal texts alone, not for similar ones.
@@ -44,7 +44,7 @@ pub struct CleanArgs {
     /// Estimated Jaccard similarity of near duplicates.
     #[arg(long, value_name = "X", default_value_t = 0.75)]
     pub threshold: f64,
-    /// Keep what is found in a file: duplicate, near_duplicate, contaminated.
+    /// Keep what is a duplicate, near_duplicate or contaminated.
     #[arg(long, value_name = "FILE=REASON,..")]
     pub exempt: Vec<Exemption>,
     /// Seed of the hash functions.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use fulmar_data::cells::{
     Features, QualityModel, QualitySettings, Scorer, ScorerSettings, TextFeatures,
 };
@@ -14,6 +14,7 @@ use crate::error::TrainError;
 
 /// Flags of `data quality`; the score is a given one, or one learned from examples.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("score").required(true).args(["given", "good", "good_from"])))]
 pub struct QualityArgs {
     /// What is cut into buckets.
     #[command(flatten)]
@@ -22,15 +23,15 @@ pub struct QualityArgs {
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
     /// Cut the score that each document has.
-    #[arg(long, conflicts_with_all = LEARNED, required_unless_present_any = ["good", "good_from"])]
+    #[arg(long, conflicts_with_all = ["bad", "dim", "max_words"])]
     pub given: bool,
     /// Good examples to learn from; may be repeated.
-    #[arg(long, value_name = "FILE", requires = "bad", conflicts_with = "good_from")]
+    #[arg(long, value_name = "FILE", requires = "bad")]
     pub good: Vec<PathBuf>,
     /// Bad examples to learn from; may be repeated.
     #[arg(long, value_name = "FILE", requires = "good")]
     pub bad: Vec<PathBuf>,
-    /// Learn from the documents themselves: good are those of this quality and above.
+    /// Learn from these documents themselves: good from this quality on.
     #[arg(long, value_name = "QUALITY")]
     pub good_from: Option<u32>,
     /// Number of levels.
@@ -52,9 +53,6 @@ pub struct QualityArgs {
     #[arg(long)]
     pub json: bool,
 }
-
-/// Flags that say how a score is learned.
-const LEARNED: [&str; 5] = ["good", "bad", "good_from", "dim", "max_words"];
 
 impl QualityArgs {
     pub(super) fn execute(&self) -> Result<(), TrainError> {
