@@ -12,10 +12,7 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
         _ => Path::new("."),
     };
     std::fs::create_dir_all(folder).map_err(DataError::io("create folder", folder))?;
-    let mut file = tempfile::Builder::new()
-        .permissions(readable())
-        .tempfile_in(folder)
-        .map_err(DataError::io("create a file in", folder))?;
+    let mut file = temporary_in(folder).map_err(DataError::io("create a file in", folder))?;
     file.write_all(bytes)
         .and_then(|()| file.as_file().sync_all())
         .map_err(DataError::io("write", path))?;
@@ -23,9 +20,14 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// The rights of an ordinary file, less the user's mask; temporary ones are private.
-#[cfg(unix)]
-fn readable() -> std::fs::Permissions {
-    use std::os::unix::fs::PermissionsExt;
-    std::fs::Permissions::from_mode(0o666)
+/// A file with the rights of an ordinary one; temporary ones are private.
+fn temporary_in(folder: &Path) -> std::io::Result<tempfile::NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        // The user's mask takes away from it what it takes from every file.
+        builder.permissions(std::fs::Permissions::from_mode(0o666));
+    }
+    builder.tempfile_in(folder)
 }

@@ -7,7 +7,7 @@ use super::bands::near_duplicates;
 use super::decisions::{Decision, Decisions, SourceFile};
 use super::evaluation::EvaluationTexts;
 use super::examine::{Examined, examine, read_batch, sign};
-use super::report::CleanReport;
+use super::report::{CleanReport, REASONS};
 use super::settings::CleanSettings;
 use super::signature::{Signer, similarity};
 use super::source::CleanSource;
@@ -95,6 +95,10 @@ impl<'a> Pass<'a> {
     fn read(&mut self, source: CleanSource<'_>) -> Result<()> {
         let CleanSource { name, files, exempt, mut documents } = source;
         let index = self.exempt.len();
+        if let Some(other) = exempt.iter().find(|reason| !REASONS.contains(reason)) {
+            let rule = "duplicate, near_duplicate or contaminated";
+            return Err(DataError::setting("exempt", other, rule));
+        }
         self.exempt.push(exempt);
         self.report.add_source(&name, files.len());
         for SourceFile { name, blake3 } in files {
@@ -171,7 +175,7 @@ impl<'a> Pass<'a> {
         let File { name, source, .. } = &self.files[document.file as usize];
         let (file, source, record) = (name.to_string(), *source, document.record);
         if self.exempt[source].contains(&reason) {
-            self.report.exempted(source, reason);
+            self.report.exempted(source);
             return false;
         }
         let decision = Decision { file, record, reason, evidence };

@@ -16,7 +16,8 @@ const NUM_EXAMPLES: usize = 3;
 const NUM_GROUPS: usize = 10;
 
 /// The reasons of a cleaning pass.
-const REASONS: [Reason; 3] = [Reason::Duplicate, Reason::NearDuplicate, Reason::Contaminated];
+pub(super) const REASONS: [Reason; 3] =
+    [Reason::Duplicate, Reason::NearDuplicate, Reason::Contaminated];
 
 /// Counts, examples and the largest groups.
 #[derive(Clone, Debug, Serialize)]
@@ -140,7 +141,7 @@ impl CleanReport {
         }
     }
 
-    pub(super) fn exempted(&mut self, source: usize, _: Reason) {
+    pub(super) fn exempted(&mut self, source: usize) {
         self.sources[source].exempted += 1;
     }
 
@@ -249,14 +250,14 @@ impl CleanReport {
 
     fn write_groups(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.num_groups > 0 {
-            writeln!(f, "{} groups of near duplicates, the largest:", self.num_groups)?;
+            writeln!(f, "groups of near duplicates: {}, the largest", self.num_groups)?;
         }
         for LargestGroup { first, documents } in &self.groups {
             writeln!(f, "{documents:>11} like {first}")?;
         }
-        if self.comparisons.left_out > 0 {
-            let left_out = self.comparisons.left_out;
-            writeln!(f, "{left_out} pairs not compared: too many unlike documents share a band")?;
+        if self.comparisons.limited > 0 {
+            let limited = self.comparisons.limited;
+            writeln!(f, "{limited} times too many unlike documents shared a band to compare all")?;
         }
         Ok(())
     }
@@ -269,7 +270,7 @@ impl CleanReport {
         let found = self.found.len();
         writeln!(f, "{texts} evaluation texts, {short} too short to look for, {found} found:")?;
         for FoundText { name, documents, .. } in self.found.iter().take(NUM_GROUPS) {
-            writeln!(f, "{documents:>11} documents share most with {name}")?;
+            writeln!(f, "{documents:>11} share most with {name}")?;
         }
         Ok(())
     }

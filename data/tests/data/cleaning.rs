@@ -78,7 +78,7 @@ fn near_duplicates_form_groups_of_which_the_first_is_kept() {
     let report = &cleaned.report;
     assert_eq!((report.num_groups, report.groups[0].documents), (1, 3));
     assert_eq!(report.groups[0].first, format!("{}:2", source.name()));
-    assert!(report.to_string().contains("1 groups of near duplicates"), "{report}");
+    assert!(report.to_string().contains("groups of near duplicates: 1"), "{report}");
 }
 
 #[test]
@@ -271,6 +271,9 @@ fn settings_that_cannot_be_are_refused() {
         let error = clean(&settings, None, vec![source]).expect_err(field);
         assert!(error.to_string().contains(field), "{error}");
     }
+    let exempt = CleanSource::file(&source, vec![Reason::Empty]).expect("the file is there");
+    let error = clean(&CleanSettings::default(), None, vec![exempt]).expect_err("no such finding");
+    assert!(error.to_string().contains("`exempt` is empty"), "{error}");
     for bad in ["words", "words:0", "letters:5", "words:5:6"] {
         let error = bad.parse::<Shingle>().expect_err(bad);
         assert!(error.to_string().contains(bad), "{error}");
