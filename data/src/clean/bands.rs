@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn thousands_of_unlike_documents_with_one_band_meet_the_limit() {
         let all: Vec<_> = (0..1_000).map(|i| signature(7, i)).collect();
-        let (mut groups, comparisons) = near_duplicates(&all, &settings(0.6));
+        let (mut groups, comparisons) = near_duplicates(&all, &settings(0.7));
         assert!((0..1_000).all(|document| groups.first(document) == document));
         // Document 256 is compared with all before it, and has no comparison left.
         let limited = 1_000 - 256;

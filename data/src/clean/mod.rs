@@ -17,10 +17,10 @@
 //! The outcome is a [`Decisions`] file, which a build consults as a [`Judge`](crate::Judge), and a
 //! [`CleanReport`] for a person. Neither depends on the number of threads.
 //!
-//! Memory: some 630 bytes for each document that is neither contaminated nor a duplicate (512 of
-//! them the signature with the default settings, 64 in the table of texts), 40 for each that is left
-//! out, and the text that is being worked on. A pool beyond the memory of one machine is cleaned in
-//! parts.
+//! Memory: some 800 bytes for each document that is neither contaminated nor a duplicate (512 of them
+//! the signature with the default settings, up to 74 in the table of texts), some 150 for each that
+//! is left out, and the text that is being worked on. A pool beyond the memory of one machine is
+//! cleaned in parts.
 
 mod bands;
 mod decisions;
