@@ -44,8 +44,8 @@ pub struct CleanArgs {
     /// Estimated Jaccard similarity of near duplicates.
     #[arg(long, value_name = "X", default_value_t = 0.75)]
     pub threshold: f64,
-    /// Keep what is a duplicate, near_duplicate or contaminated.
-    #[arg(long, value_name = "FILE=REASON,..")]
+    /// Keep what is `duplicate`, `near_duplicate` or `contaminated`.
+    #[arg(long, value_name = "FILE=WHY,..")]
     pub exempt: Vec<Exemption>,
     /// Seed of the hash functions.
     #[arg(long, value_name = "N", default_value_t = 0)]
