@@ -32,7 +32,7 @@ pub struct QualityArgs {
     #[arg(long, value_name = "FILE", requires = "good")]
     pub bad: Vec<PathBuf>,
     /// Learn from these documents themselves: good from this quality on.
-    #[arg(long, value_name = "QUALITY")]
+    #[arg(long, value_name = "N")]
     pub good_from: Option<u32>,
     /// Number of levels.
     #[arg(long, value_name = "N", default_value_t = 5)]
