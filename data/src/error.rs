@@ -533,9 +533,88 @@ pub enum DataError {
         /// The panic's message.
         message: String,
     },
+    /// A setting of clustering, scoring or cleaning that breaks a rule.
+    #[error("`{field}` is {found}; need {needed}")]
+    Setting {
+        /// The setting.
+        field: &'static str,
+        /// Its value.
+        found: String,
+        /// The rule.
+        needed: String,
+    },
+    /// A file that a cleaning pass does not expect.
+    #[error("cleaning: file `{file}` is {problem}")]
+    UnknownFile {
+        /// The file.
+        file: String,
+        /// What is wrong with it and what is needed.
+        problem: &'static str,
+    },
+    /// A decisions file that cannot be read as one.
+    #[error("decisions file `{}`: {reason}; clean the sources again", path.display())]
+    Decisions {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Decisions about other files than those of a build.
+    #[error("decisions about `{file}`: found {found}, need {needed}; clean the sources again")]
+    DecisionsSource {
+        /// The file.
+        file: String,
+        /// What the build has.
+        found: String,
+        /// What was cleaned.
+        needed: String,
+    },
+    /// A model file of clusters or of quality that cannot be read as one.
+    #[error("model file `{}`: {reason}; make it again", path.display())]
+    ModelFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A library that could not fit a model.
+    #[error("cannot fit {what}")]
+    Fit {
+        /// The model.
+        what: &'static str,
+        /// The library's reason.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A document without what the choice of its cell needs.
+    #[error("`{file}` record {record}: {problem}")]
+    Unassigned {
+        /// Name of its file.
+        file: String,
+        /// Its place in the file, from 1.
+        record: u64,
+        /// What was found and what is needed.
+        problem: String,
+    },
 }
 
 impl DataError {
+    pub(crate) fn setting(
+        field: &'static str,
+        found: impl ToString,
+        needed: impl Into<String>,
+    ) -> Self {
+        Self::Setting { field, found: found.to_string(), needed: needed.into() }
+    }
+
+    pub(crate) fn unassigned(document: &crate::Document, problem: String) -> Self {
+        let (file, record) = (document.file.to_string(), document.record);
+        Self::Unassigned { file, record, problem }
+    }
+
+    pub(crate) fn decisions(path: &std::path::Path, reason: impl Into<String>) -> Self {
+        Self::Decisions { path: path.to_owned(), reason: reason.into() }
+    }
+
     /// For `map_err` on file operations.
     pub(crate) fn io(
         action: &'static str,

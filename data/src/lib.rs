@@ -5,9 +5,11 @@ mod error;
 mod cell;
 pub mod corpus;
 mod document;
+mod documents;
 mod judge;
 mod ledger;
 mod marks;
+mod ngrams;
 mod pieces;
 mod read;
 mod source;
@@ -16,6 +18,10 @@ mod tokenizer;
 mod build;
 mod store;
 mod tokenize;
+mod whole_file;
+
+pub mod cells;
+pub mod clean;
 
 pub mod lengths;
 pub mod mixture;
@@ -33,6 +39,7 @@ pub use batch::Batch;
 pub use build::{Build, BuildRecipe, BuildSettings, Built, CellsConfig};
 pub use cell::CellKey;
 pub use document::{DEFAULT_DOMAIN, Document};
+pub use documents::{documents, documents_with};
 pub use error::{DataError, Result};
 pub use eval_rows::{EvalBatch, EvalDocument, EvalRows, NO_DOCUMENT};
 pub use judge::{Assign, Judge, Verdict};
@@ -49,7 +56,7 @@ pub use reading::ReadPosition;
 pub use row::{LengthReport, Row, RowSource};
 pub use source::{
     ColumnsConfig, Compression, Format, Pool, Scalar, Source, SourceConfig, SourceFile,
-    find_sources,
+    SourceIdentity, find_sources,
 };
 pub use store::{
     Cell, CellEntry, FORMAT_VERSION, FileEntry, MANIFEST_FILE, Manifest, NewDocument, Origin,

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use fulmar_data::{CellKey, DocumentMarks, Store, StoreWriter, Tokenizer, TokenizerEntry};
+use fulmar_data::{
+    CellKey, DocumentMarks, NewDocument, Origin, Store, StoreWriter, Tokenizer, TokenizerEntry,
+};
 
 /// Tokens of a document; the shipped corpus has 450 in the mean.
 const DOCUMENT: usize = 450;
@@ -18,13 +20,15 @@ pub(super) fn made_up(path: &Path, short: bool) -> Store {
             let large = domain == 0 && quality == 0 && !short;
             let tokens = if large { 24_000_000 } else { 500_000 };
             for document in 0..tokens / DOCUMENT {
-                let ids: Vec<u32> = (0..DOCUMENT).map(|_| draw(&mut state) % 4_096).collect();
-                let id = format!("{cell}:{document}");
-                writer.append(&cell, &id, 4 * DOCUMENT as u64, &ids).expect("room on disk");
+                let tokens: Vec<u32> = (0..DOCUMENT).map(|_| draw(&mut state) % 4_096).collect();
+                let (id, source_bytes) = (format!("{cell}:{document}"), 4 * DOCUMENT as u64);
+                let (id, tokens, record) = (&*id, &*tokens, document as u64 + 1);
+                let document = NewDocument { id, source: 0, record, source_bytes, tokens };
+                writer.append(&cell, &document).expect("room on disk");
             }
         }
     }
-    writer.finish("made up", Vec::new()).expect("room on disk")
+    writer.finish(Origin::default()).expect("room on disk")
 }
 
 fn draw(state: &mut u64) -> u32 {

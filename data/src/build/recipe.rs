@@ -6,8 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use super::Build;
 use crate::{
-    DataError, Limits, MarksConfig, Pool, ReadOptions, Result, ShardLimits, SourceConfig,
-    Tokenizer, find_sources,
+    DataError, Limits, MarksConfig, Pool, ReadOptions, Result, ShardLimits, Source, SourceConfig,
+    Tokenizer,
+    cells::{Cells, ClusterModel, QualityModel},
+    clean::{BoundDecisions, Decisions},
+    find_sources,
 };
 
 /// What a store is built of, as TOML. Paths are relative to the recipe's folder.
@@ -67,6 +70,16 @@ pub struct CellsConfig {
     pub quality: Option<PathBuf>,
 }
 
+impl CellsConfig {
+    fn open(&self, folder: &Path) -> Result<Cells> {
+        let path = |file: &Option<PathBuf>| file.as_ref().map(|file| folder.join(file));
+        Ok(Cells {
+            clusters: path(&self.clusters).map(ClusterModel::read).transpose()?,
+            quality: path(&self.quality).map(QualityModel::read).transpose()?,
+        })
+    }
+}
+
 impl BuildRecipe {
     /// Reads a recipe, and says the folder that its paths are relative to.
     ///
@@ -119,14 +132,31 @@ impl BuildRecipe {
     /// The build, with all that the recipe says; `folder` is what its paths are relative to.
     ///
     /// # Errors
-    /// Those of [`find_sources`].
+    /// Those of [`find_sources`]; [`DataError::Decisions`] and [`DataError::DecisionsSource`] for
+    /// decisions that are not about these files; [`DataError::Model`] for model files.
     pub fn build<'a>(&self, folder: &Path, tokenizer: &'a Tokenizer) -> Result<Build<'a>> {
         let Pool { sources, options } = self.pool(folder)?;
+        let decisions = self.decisions(folder, &sources)?;
         let mut build =
             Build::new(sources, tokenizer, self.marks.marks()).shards(self.shards).reading(options);
         if let Some(vocab_size) = self.vocab_size {
             build = build.vocab_size(vocab_size);
         }
+        if let Some(decisions) = decisions {
+            build = build.judge(Box::new(decisions));
+        }
+        if self.cells != CellsConfig::default() {
+            build = build.assign(Box::new(self.cells.open(folder)?));
+        }
         Ok(build)
+    }
+
+    fn decisions(&self, folder: &Path, sources: &[Source]) -> Result<Option<BoundDecisions>> {
+        let Some(path) = &self.decisions else { return Ok(None) };
+        let mut files = Vec::new();
+        for source in sources {
+            files.extend(source.identities(&self.limits)?);
+        }
+        Decisions::read(folder.join(path))?.bind(&files).map(Some)
     }
 }

@@ -14,7 +14,9 @@ pub(crate) use format::PARQUET_MAGIC;
 pub use format::{Compression, Format};
 pub use pool::Pool;
 
-use crate::{DataError, Reason, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::{DataError, Limits, Reason, Result};
 use raw::Contents;
 
 /// A corpus file, on disk or compiled in; or a folder of text files, each of which is a document.
@@ -63,6 +65,18 @@ pub struct SourceFile {
     pub compression: Compression,
     /// Its size as it lies there.
     pub bytes: u64,
+}
+
+/// A file as it lay there when it was read, and how it was read.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SourceIdentity {
+    /// The name that its documents carry.
+    pub name: String,
+    /// BLAKE3 of its bytes, in hex.
+    pub blake3: String,
+    /// Digest of what the recipe makes of its fields, and of the texts that are taken.
+    pub reading: String,
 }
 
 impl Source {
@@ -122,6 +136,29 @@ impl Source {
             hasher.update(digest_of(&file.contents, &file.name)?.as_bytes());
         }
         Ok(hasher.finalize().to_hex().to_string())
+    }
+
+    /// What decisions about its documents hold for: each of its files, what the recipe makes of its
+    /// fields, and which texts are taken.
+    ///
+    /// # Errors
+    /// [`DataError::Io`] if a file cannot be read.
+    pub fn identities(&self, limits: &Limits) -> Result<Vec<SourceIdentity>> {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&limits.max_bytes.to_le_bytes());
+        hasher.update(&limits.min_characters.to_le_bytes());
+        hasher.update(self.meaning_digest().unwrap_or_default().as_bytes());
+        let reading = hasher.finalize().to_hex().to_string();
+        let identity = |name: &str, contents: &Contents| {
+            let (name, reading) = (name.to_owned(), reading.clone());
+            Ok(SourceIdentity { blake3: digest_of(contents, &name)?, name, reading })
+        };
+        match &self.files {
+            Files::One(contents) => Ok(vec![identity(&self.name, contents)?]),
+            Files::Texts(files) => {
+                files.iter().map(|file| identity(&file.name, &file.contents)).collect()
+            }
+        }
     }
 
     /// Digest of what the recipe makes of its fields, in hex: the same file gives other documents

@@ -4,6 +4,8 @@ mod archives;
 mod bad_corpus;
 mod bad_store;
 mod builds;
+mod cells;
+mod cleaning;
 mod documents;
 mod eval_rows;
 mod fixture;

@@ -4,6 +4,7 @@
 mod capacity;
 mod checkpoint;
 mod data;
+mod data_cleaning;
 mod data_sources;
 mod disk_full;
 mod doctor;

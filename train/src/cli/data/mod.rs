@@ -1,8 +1,12 @@
 //! `train data`: a file for each thing to do.
 
 mod build;
+mod clean;
+mod cluster;
+mod files;
 mod inspect;
 mod mixture;
+mod quality;
 mod sources;
 mod tokenizer;
 mod verify;
@@ -44,6 +48,19 @@ Example: train data sources pool.toml
     #[command(after_help = "\
 Example: train data tokenizer pool.toml --vocab-size 65536 --out pool-65536.json")]
     Tokenizer(tokenizer::TokenizerArgs),
+    /// Sort documents into domains by what they are about, with k-means.
+    #[command(
+        after_help = "Example: train data cluster books.jsonl.zst web.jsonl --out clusters.json"
+    )]
+    Cluster(cluster::ClusterArgs),
+    /// Sort documents into levels of quality by a score, given or learned from examples.
+    #[command(after_help = "\
+Example: train data quality web.jsonl --good good.jsonl --bad bad.jsonl --out quality.json")]
+    Quality(quality::QualityArgs),
+    /// Find documents that repeat others or hold evaluation texts.
+    #[command(after_help = "\
+Example: train data clean books.jsonl web.jsonl --evaluation heldout.jsonl --out clean.jsonl")]
+    Clean(clean::CleanArgs),
 }
 
 impl DataArgs {
@@ -55,6 +72,9 @@ impl DataArgs {
             DataCommand::Sources(args) => args.execute(),
             DataCommand::Verify(args) => args.execute(),
             DataCommand::Tokenizer(args) => args.execute(),
+            DataCommand::Cluster(args) => args.execute(),
+            DataCommand::Quality(args) => args.execute(),
+            DataCommand::Clean(args) => args.execute(),
         }
     }
 }

@@ -1,11 +1,10 @@
 //! `train data sources`.
 
-use std::path::Path;
-
 use clap::Args;
-use fulmar_data::{Pool, SourceFile};
+use fulmar_data::SourceFile;
 use serde_json::json;
 
+use super::files::Reading;
 use crate::error::TrainError;
 use crate::plan::grouped;
 use crate::telemetry::memory::human;
@@ -23,7 +22,7 @@ pub struct SourcesArgs {
 
 impl SourcesArgs {
     pub(super) fn execute(&self) -> Result<(), TrainError> {
-        let pool = pool(&self.paths)?;
+        let pool = Reading::open(&self.paths)?.pool;
         let mut files = Vec::new();
         for source in &pool.sources {
             files.extend(source.files()?.into_iter().map(|file| (source.group(), file)));
@@ -42,15 +41,6 @@ impl SourcesArgs {
         println!("{} files, {} bytes", grouped(files.len() as u64), grouped(bytes));
         Ok(())
     }
-}
-
-/// What a command reads that takes a data recipe or plain files.
-pub(super) fn pool(paths: &[String]) -> Result<Pool, TrainError> {
-    let is_recipe = |path: &str| Path::new(path).extension().is_some_and(|end| end == "toml");
-    Ok(match paths {
-        [recipe] if is_recipe(recipe) => Pool::of_recipe(recipe)?,
-        files => Pool::of_files(files)?,
-    })
 }
 
 fn as_json(source: &str, file: &SourceFile) -> serde_json::Value {

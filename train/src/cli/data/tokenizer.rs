@@ -1,19 +1,20 @@
 //! `train data tokenizer`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
-use fulmar_data::{BuildRecipe, DocumentReader, Source, Tokenizer, find_sources};
+use fulmar_data::Tokenizer;
 
+use super::files::Files;
 use crate::error::TrainError;
 use crate::plan::grouped;
 
 /// Flags of `data tokenizer`.
 #[derive(Debug, Args)]
 pub struct TokenizerArgs {
-    /// A data recipe (.toml), or the files to read.
-    #[arg(required = true)]
-    pub sources: Vec<PathBuf>,
+    /// What is learned from.
+    #[command(flatten)]
+    pub files: Files,
     /// Tokens of the vocabulary, the two document marks and 256 bytes among them.
     #[arg(long, value_name = "N", default_value_t = 32_768)]
     pub vocab_size: usize,
@@ -34,15 +35,8 @@ impl TokenizerArgs {
                 "a file that is not there",
             ));
         }
-        let sources = self.sources()?;
-        // Opened one after the other, as they are reached.
-        let documents = sources.iter().flat_map(|source| {
-            let (reader, error) = match DocumentReader::open(source) {
-                Ok(reader) => (Some(reader), None),
-                Err(error) => (None, Some(Err(error))),
-            };
-            reader.into_iter().flatten().chain(error)
-        });
+        let reading = self.files.open()?;
+        let documents = reading.documents();
         let mut place = 0;
         let chosen = documents.filter(|document| {
             place += 1;
@@ -61,19 +55,10 @@ impl TokenizerArgs {
         let (tokens, asked) = (u64::from(tokenizer.vocab_size()), self.vocab_size as u64);
         let (tokens_said, out) = (grouped(tokens), self.out.display());
         println!("{out}: {tokens_said} tokens of {} documents, {bytes} bytes", grouped(count));
+        reading.say_left_out();
         if tokens < asked {
             println!("the text has no pairs left for {}; give it more text", grouped(asked));
         }
         Ok(())
-    }
-
-    fn sources(&self) -> Result<Vec<Source>, TrainError> {
-        match self.sources.as_slice() {
-            [recipe] if recipe.extension().is_some_and(|extension| extension == "toml") => {
-                let (recipe, folder) = BuildRecipe::from_file(recipe)?;
-                Ok(find_sources(&recipe.sources, Path::new(&folder))?)
-            }
-            files => Ok(files.iter().map(Source::file).collect()),
-        }
     }
 }
