@@ -56,7 +56,10 @@ fn a_pool_is_built_looked_at_and_verified() {
     }
     assert!(!said.contains("verse/q1: tokens"), "{said}");
     let (_, said) = data(folder, &["inspect", "stores/pool", "--cell", "prose/q2"]);
-    assert!(said.contains("`--cell` is `prose/q2`, needed one of prose/q1, verse/q1"), "{said}");
+    assert!(
+        said.contains("field `--cell` is prose/q2, needed one of prose/q1, verse/q1"),
+        "{said}"
+    );
     let (output, _) = data(folder, &["inspect", "stores/pool", "--json", "--samples", "1"]);
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(json["manifest"]["sources"][0]["ledger"]["empty"], 1);
