@@ -16,7 +16,7 @@ pub struct BuildArgs {
     /// Folder of the store; it must not be there yet.
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// Threads that tokenise, beside two that read and write; one a core when absent.
+    /// Threads that tokenise; one a core when absent.
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
     /// Text of a part, in MiB: what a kill costs at most.
@@ -67,7 +67,8 @@ impl BuildArgs {
         } else {
             let (made, old) = (grouped(built.tokenised), grouped(built.taken_over));
             println!(
-                "{out}: {cells} cells, {tokens} tokens; {made} documents tokenised, {old} taken over"
+                "{out}: {cells} cells, {tokens} tokens; {made} documents tokenised, \
+                 {old} taken over"
             );
         }
     }
