@@ -40,14 +40,11 @@ pub fn build_or_open(
     marks: DocumentMarks,
     cache_dir: impl AsRef<Path>,
 ) -> Result<(Store, StoreOrigin)> {
-    let build = Build::new(sources.to_vec(), tokenizer, marks);
-    let path = cache_dir.as_ref().join(&build.digest()?[..16]);
-    if !path.exists() {
-        let built = build.run(&path)?;
-        let origin = if built.opened { StoreOrigin::Opened } else { StoreOrigin::Built };
-        return Ok((built.store, origin));
+    let built = Build::new(sources.to_vec(), tokenizer, marks).run_in_cache(cache_dir.as_ref())?;
+    let (path, tokens) = (built.store.path().display(), built.store.manifest().num_tokens());
+    if built.opened {
+        tracing::info!(%path, tokens, "opened store");
+        return Ok((built.store, StoreOrigin::Opened));
     }
-    let store = Store::open(&path)?;
-    tracing::info!(path = %path.display(), tokens = store.manifest().num_tokens(), "opened store");
-    Ok((store, StoreOrigin::Opened))
+    Ok((built.store, StoreOrigin::Built))
 }

@@ -38,8 +38,8 @@ use self::{
     work::WorkFolder,
 };
 use crate::{
-    Assign, DataError, DocumentMarks, FORMAT_VERSION, Judge, NewDocument, ReadOptions, Result,
-    ShardLimits, Source, Store, Tokenizer, TokenizerEntry,
+    Assign, DataError, DocumentMarks, FORMAT_VERSION, Judge, MANIFEST_FILE, NewDocument,
+    ReadOptions, Result, ShardLimits, Source, Store, Tokenizer, TokenizerEntry,
     store::{check_cell, token_bytes},
 };
 
@@ -169,12 +169,23 @@ impl<'a> Build<'a> {
     /// [`StoreWriter`](crate::StoreWriter), the first in document order; [`DataError::StoreExists`]
     /// when something else lies at `out_dir`; [`DataError::OtherBuild`].
     pub fn run(&self, out_dir: impl AsRef<Path>) -> Result<Built> {
-        let (out_dir, digests) = (out_dir.as_ref(), self.digests()?);
-        if out_dir.exists() {
+        self.run_in(out_dir.as_ref(), &self.digests()?)
+    }
+
+    /// As [`Build::run`] in a folder of a cache, which is named by the digest of the build.
+    pub(crate) fn run_in_cache(&self, cache: &Path) -> Result<Built> {
+        let digests = self.digests()?;
+        self.run_in(&cache.join(&digests.build[..16]), &digests)
+    }
+
+    fn run_in(&self, out_dir: &Path, digests: &Digests) -> Result<Built> {
+        if out_dir.exists() && !WorkFolder::is_beside(out_dir) {
             return self.open(out_dir, &digests.build);
         }
         let work = WorkFolder::lock(out_dir)?;
         if out_dir.exists() {
+            // Of one who published the store and was killed before the folder was gone, or whom we
+            // have waited for.
             work.remove()?;
             return self.open(out_dir, &digests.build);
         }
@@ -185,7 +196,7 @@ impl<'a> Build<'a> {
         }
         let store = self
             .make_parts(&work, &mut parts)
-            .and_then(|account| self.publish(&work, &parts, &account, &digests, out_dir));
+            .and_then(|account| self.publish(&work, &parts, &account, digests, out_dir));
         let tokenised = parts.iter().map(|part| part.num_documents).sum::<u64>() - taken_over;
         match store {
             Ok(store) => {
@@ -211,11 +222,9 @@ impl<'a> Build<'a> {
 
     /// Opens a store of the same things.
     fn open(&self, out_dir: &Path, digest: &str) -> Result<Built> {
-        let exists = || DataError::StoreExists { path: out_dir.to_owned() };
-        let is_it = Store::open_unverified(out_dir)
-            .is_ok_and(|store| store.manifest().build_digest == digest);
-        if !is_it {
-            return Err(exists());
+        let is_store = out_dir.join(MANIFEST_FILE).exists();
+        if !is_store || Store::open_unverified(out_dir)?.manifest().build_digest != digest {
+            return Err(DataError::StoreExists { path: out_dir.to_owned() });
         }
         let store = Store::open(out_dir)?;
         Ok(Built { store, tokenised: 0, taken_over: 0, opened: true })

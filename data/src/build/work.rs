@@ -33,11 +33,15 @@ struct Subject {
 }
 
 impl WorkFolder {
+    /// Whether there is such a folder for a store at `out_dir`.
+    pub(super) fn is_beside(out_dir: &Path) -> bool {
+        out_dir.with_file_name(name_of(out_dir)).exists()
+    }
+
     /// Makes the folder for a store at `out_dir`, or waits for the one that works in it.
     pub(super) fn lock(out_dir: &Path) -> Result<Self> {
         let parent = parent_of(out_dir)?;
-        let name = out_dir.file_name().unwrap_or_default().to_string_lossy();
-        let path = parent.join(format!(".{name}.partial"));
+        let path = parent.join(name_of(out_dir));
         loop {
             fs::create_dir_all(&path).map_err(DataError::io("create folder", path.as_path()))?;
             let lock_path = path.join("lock");
@@ -103,6 +107,10 @@ impl WorkFolder {
     pub(super) fn remove(self) -> Result<()> {
         remove(&self.path)
     }
+}
+
+fn name_of(out_dir: &Path) -> String {
+    format!(".{}.partial", out_dir.file_name().unwrap_or_default().to_string_lossy())
 }
 
 fn remove(path: &Path) -> Result<()> {

@@ -7,7 +7,7 @@ use fulmar_data::{
     Tokenizer, build_or_open, find_sources,
 };
 
-use crate::fixture::{Folder, Test, gzip, line, zstd};
+use crate::fixture::{Folder, Test, chain, gzip, line, zstd};
 
 fn config(paths: &[&str]) -> SourceConfig {
     let paths = paths.iter().map(ToString::to_string).collect();
@@ -210,13 +210,13 @@ fn a_pool_is_what_a_recipe_reads() -> Test {
     fs::write(&recipe, format!("[cells]\nclusters = \"c.json\"\n{rest}"))?;
     assert!(!Pool::of_recipe(&recipe)?.options.checks_domain);
     for (text, said) in [
-        ("strict = true", "no `[[sources]]`"),
+        ("strict = true", "`sources` is empty; need at least one"),
         ("[[sources]]\nname = \"x\"\npath = []", "unknown field `path`"),
         ("[limits]\nmax = 3\n", "unknown field `max`"),
     ] {
         fs::write(&recipe, text)?;
-        let message = Pool::of_recipe(&recipe).expect_err(said).to_string();
-        assert!(message.contains("pool.toml") && message.contains(said), "{message}");
+        let message = chain(&Pool::of_recipe(&recipe).expect_err(said));
+        assert!(message.contains("recipe") && message.contains(said), "{message}");
     }
     let files = [folder.path("data/*.jsonl").display().to_string()];
     let pool = Pool::of_files(&files)?;

@@ -69,7 +69,7 @@ fn a_pool_is_built_looked_at_and_verified() {
     assert_eq!(json["cells"][0]["samples"][0]["id"], "doc1");
 
     let (output, said) = data(folder, &["verify", "stores/pool"]);
-    assert!(output.status.success() && said.contains("whole, 3 files"), "{said}");
+    assert!(output.status.success() && said.contains("whole, 4 files"), "{said}");
     let shard = folder.join("stores/pool/verse/q1/00000.tokens");
     let mut bytes = fs::read(&shard).expect("the shard");
     bytes[500] ^= 1;
@@ -85,7 +85,10 @@ fn a_bad_file_or_recipe_publishes_nothing_and_is_named() {
     let folder = folder.path();
     write_files(folder);
     fs::write(folder.join("files/c.jsonl"), "{\"text\": 5}\n").expect("the folder is writable");
-    let (output, said) = data(folder, &["build", "pool.toml", "--out", "store"]);
+    let recipe = fs::read_to_string(folder.join("pool.toml")).expect("the recipe");
+    let recipe = format!("strict = true\n{recipe}");
+    fs::write(folder.join("strict.toml"), recipe).expect("the folder is writable");
+    let (output, said) = data(folder, &["build", "strict.toml", "--out", "store"]);
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(said.contains("c.jsonl` line 1"), "{said}");
     assert!(!folder.join("store").exists() && !folder.join(".store.partial").exists());

@@ -89,7 +89,7 @@ fn clusters_and_quality_become_model_files() {
 fn what_cannot_be_is_said_and_writes_nothing() {
     let folder = Folder::new("data_refused");
     for (words, status, says) in [
-        ("clean a.jsonl a.jsonl --out x", 3, "`a.jsonl` is named twice"),
+        ("clean a.jsonl a.jsonl --out x", 3, "`a.jsonl` is matched by"),
         ("clean a.jsonl --exempt c.jsonl=duplicate --out x", 2, "one of the files"),
         ("clean a.jsonl --exempt a.jsonl=empty --out x", 2, "no reason `empty`"),
         ("clean a.jsonl --shingle words --out x", 2, "words:N or characters:N"),

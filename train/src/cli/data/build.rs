@@ -16,7 +16,7 @@ pub struct BuildArgs {
     /// Folder of the store; it must not be there yet.
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// Threads that tokenise, beside one that reads and one that writes; one a core when absent.
+    /// Threads that tokenise; one a core when absent.
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
     /// Text of a part, in MiB: what a kill costs at most.
@@ -25,7 +25,7 @@ pub struct BuildArgs {
     /// Text that is read and not yet in a part, in MiB.
     #[arg(long, value_name = "MIB", default_value_t = 32)]
     pub in_flight: u64,
-    /// Drop an unfinished build of other sources or settings that lies in the same place.
+    /// Drop an unfinished build of other sources or settings in the same place.
     #[arg(long)]
     pub fresh: bool,
 }
@@ -67,7 +67,8 @@ impl BuildArgs {
         } else {
             let (made, old) = (grouped(built.tokenised), grouped(built.taken_over));
             println!(
-                "{out}: {cells} cells, {tokens} tokens; {made} documents tokenised, {old} taken over"
+                "{out}: {cells} cells, {tokens} tokens; {made} documents tokenised, \
+                 {old} taken over"
             );
         }
     }

@@ -26,7 +26,7 @@ pub struct InspectArgs {
     /// Only this cell, such as poetry/q3.
     #[arg(long, value_name = "NAME")]
     pub cell: Option<String>,
-    /// Show the beginnings of so many documents of each cell, evenly spread.
+    /// Show so many documents of each cell, evenly spread.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub samples: u64,
     /// Print JSON.

@@ -15,13 +15,13 @@ pub struct TokenizerArgs {
     /// What is learned from.
     #[command(flatten)]
     pub files: Files,
-    /// Tokens of the vocabulary, the two document marks and 256 bytes among them.
+    /// Tokens of the vocabulary, with 256 bytes and two marks.
     #[arg(long, value_name = "N", default_value_t = 32_768)]
     pub vocab_size: usize,
     /// The file to write.
     #[arg(long, value_name = "FILE", default_value = "tokenizer.json")]
     pub out: PathBuf,
-    /// Learn from every Nth document: words and their counts must fit in memory.
+    /// Learn from every Nth document; words must fit in memory.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub every: usize,
 }
