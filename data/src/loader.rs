@@ -51,7 +51,7 @@ impl Default for ReadAhead {
 pub struct RankShare {
     /// This rank, from 0.
     pub rank: u64,
-    /// How many there are.
+    /// How many there are, 1 or more.
     pub ranks: u64,
 }
 

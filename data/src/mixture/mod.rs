@@ -22,7 +22,7 @@ pub use config::{DEFAULT_BLOCK_ROWS, MixtureConfig, Stage};
 pub(crate) use config::{MAX_BLOCK_ROWS, require_block_rows};
 pub use diff::{CellDiff, MixtureDiff};
 pub use epoching::{FULL_RUN_TOKENS, SimulatedEpoching, Visible};
-pub use file::MixtureFile;
+pub use file::{MixtureFile, PhaseEntry, PhaseWeights};
 pub use phases::{Phase, stages_of_phases};
 pub use plan::{MixturePlan, Slot};
 pub use report::{CellReport, CellShare, MixtureReport, StageReport};

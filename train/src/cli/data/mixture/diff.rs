@@ -12,11 +12,11 @@ use crate::error::TrainError;
 /// Flags of `data mixture diff`.
 #[derive(Debug, Args)]
 pub struct DiffArgs {
-    /// The mixture before: a mixture file, a recipe, a run's folder, or `harrier`.
+    /// The mixture before: a mixture file, a recipe, a run's folder or `harrier`.
     pub before: PathBuf,
-    /// The mixture after: the same, or stages alone (TOML), in the place of those not begun.
+    /// Another, or stages alone (TOML) in the place of those not begun.
     pub after: PathBuf,
-    /// The step from which something may change; where the run stands when absent, else 0.
+    /// What may change begins here; where the run stands when absent.
     #[arg(long, value_name = "STEP")]
     pub at: Option<u64>,
     /// Take the cells of this store for both.
