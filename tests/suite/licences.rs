@@ -24,7 +24,8 @@ const ACCEPTED: [&str; 13] = [
 ];
 
 /// Packages whose manifest names a file, and the licence that we read in it.
-const READ_IN_FILE: [(&str, &str, &str); 1] = [("cfg_block", "0.1.1", "Apache-2.0")];
+const READ_IN_FILE: [(&str, &str, &str); 2] =
+    [("cfg_block", "0.1.1", "Apache-2.0"), ("fuchsia-cprng", "0.1.1", "BSD-3-Clause")];
 
 #[derive(Deserialize)]
 struct Metadata {

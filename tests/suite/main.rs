@@ -20,6 +20,7 @@ mod mixtures;
 mod momentum_bf16;
 mod not_finite;
 mod operations;
+mod pool;
 mod proves;
 mod ranks;
 mod ranks_bf16;

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, StringArray, StructArray, UInt32Array};
+use arrow_schema::{DataType, Field};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use parquet::arrow::ArrowWriter;
@@ -62,9 +63,10 @@ fn pack(file: &mut impl Write, text: &[u8], packing: Packing) {
 /// One line without its end.
 fn line(record: &Record) -> Vec<u8> {
     let Record { id, text, language, topic, level } = record;
+    let about = json!({ "topic": topic, "language": language });
     let object = |text: serde_json::Value| {
-        let about = json!({ "topic": topic, "language": language });
-        let object = json!({ "doc": id, "content": { "body": text }, "about": about, "level": level });
+        let object =
+            json!({ "doc": id, "content": { "body": text }, "about": about, "level": level });
         object.to_string().into_bytes()
     };
     match text {
@@ -77,10 +79,14 @@ fn line(record: &Record) -> Vec<u8> {
         }
         Text::Torn(text) => {
             let mut line = object(json!(text));
-            line.truncate(line.len() / 2);
+            // Not within a character: that would be another fault.
+            let middle = (line.len() / 2..).find(|at| line[*at].is_ascii());
+            line.truncate(middle.expect("a brace at the end"));
             line
         }
-        Text::Missing => json!({ "doc": id, "content": {} }).to_string().into_bytes(),
+        Text::Missing => {
+            json!({ "doc": id, "content": {}, "about": about }).to_string().into_bytes()
+        }
         Text::Null => object(json!(null)),
         Text::Number => object(json!(7)),
     }
@@ -95,8 +101,7 @@ pub(super) fn table(pool: &mut Pool, path: &Path, count: u64) -> Truth {
     let mut left = count;
     while left > 0 {
         let now = left.min(1_000);
-        let records: Vec<Record> =
-            (0..now).map(|_| pool.record(Kind::Table, &mut truth)).collect();
+        let records: Vec<Record> = (0..now).map(|_| pool.record(Kind::Table, &mut truth)).collect();
         writer.write(&batch(&records)).expect("written");
         writer.flush().expect("written");
         left -= now;
@@ -113,8 +118,10 @@ fn batch(records: &[Record]) -> RecordBatch {
     let strings = |of: &dyn Fn(&Record) -> Option<String>| -> ArrayRef {
         Arc::new(records.iter().map(of).collect::<StringArray>())
     };
-    let group = |name: &str, column: ArrayRef| -> ArrayRef {
-        Arc::new(StructArray::try_from(vec![(name, column)]).expect("one column"))
+    let group = |columns: Vec<(&str, ArrayRef)>| -> ArrayRef {
+        let field = |name| Arc::new(Field::new(name, DataType::Utf8, true));
+        let columns = columns.into_iter().map(|(name, column)| (field(name), column));
+        Arc::new(StructArray::from(columns.collect::<Vec<_>>()))
     };
     let about = vec![
         ("topic", strings(&|record| Some(record.topic.to_owned()))),
@@ -123,8 +130,8 @@ fn batch(records: &[Record]) -> RecordBatch {
     let levels: UInt32Array = records.iter().map(|record| Some(record.level)).collect();
     RecordBatch::try_from_iter_with_nullable([
         ("doc", strings(&|record| Some(record.id.clone())), true),
-        ("content", group("body", strings(&text)), true),
-        ("about", Arc::new(StructArray::try_from(about).expect("equal lengths")) as ArrayRef, true),
+        ("content", group(vec![("body", strings(&text))]), true),
+        ("about", group(about), true),
         ("level", Arc::new(levels) as ArrayRef, true),
     ])
     .expect("equal lengths")

@@ -48,12 +48,12 @@ impl Author {
         sentences(&self.words(count))
     }
 
-    /// The document with one word in 150 replaced: nearly the same.
+    /// The document with one word in 150 altered: nearly the same.
     pub(super) fn altered(&mut self, document: &str) -> String {
         let mut words: Vec<String> = document.split(' ').map(str::to_owned).collect();
         for _ in 0..(words.len() / 150).max(1) {
             let place = self.below(words.len());
-            words[place] = self.words(1).remove(0);
+            words[place].insert(0, 'x');
         }
         words.join(" ")
     }

@@ -34,9 +34,15 @@ impl PastCache {
 
     /// Writes what is left; the file is whole, and durable.
     pub(super) fn finish(mut self) -> io::Result<()> {
-        self.set_past(false)?;
-        self.file.write_all(&self.memory[self.start..self.start + self.filled])?;
+        self.write_rest()?;
         self.file.sync_all()
+    }
+
+    /// Writes what waits, through the cache.
+    fn write_rest(&mut self) -> io::Result<()> {
+        let filled = std::mem::take(&mut self.filled);
+        self.set_past(false)?;
+        self.file.write_all(&self.memory[self.start..self.start + filled])
     }
 
     fn reserve(&mut self) {
@@ -73,6 +79,15 @@ impl PastCache {
     #[cfg(not(target_os = "linux"))]
     fn set_past(&self, past: bool) -> io::Result<()> {
         if past { Err(io::ErrorKind::Unsupported.into()) } else { Ok(()) }
+    }
+}
+
+/// A file that is given up holds what was written, as any file does.
+impl Drop for PastCache {
+    fn drop(&mut self) {
+        if self.filled > 0 {
+            self.write_rest().ok();
+        }
     }
 }
 

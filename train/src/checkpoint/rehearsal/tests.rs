@@ -96,18 +96,24 @@ fn the_rank_that_failed_is_named() {
 
 #[test]
 fn targets_that_alter_or_lose_what_they_take_are_found() {
-    for (fault, problem) in [
-        (Fault::new(Call::Read, Effect::Flip { byte: 77, bit: 0 }).on("part-1"), "at byte 77"),
-        (Fault::new(Call::Read, Effect::Cut(5)).on("part-0"), "5 bytes, needed 4096"),
-        (Fault::new(Call::Read, Effect::Cut(5)).on("manifest").at(2), "others than in the whole"),
+    for (ranks, fault, problem) in [
+        (2, Fault::new(Call::Read, Effect::Flip { byte: 77, bit: 0 }).on("part-1"), "at byte 77"),
+        (2, Fault::new(Call::Read, Effect::Cut(5)).on("part-0"), "5 bytes, needed 4096"),
+        // Two ranks would race for the second read.
         (
+            1,
+            Fault::new(Call::Read, Effect::Cut(5)).on("manifest").at(2),
+            "others than in the whole",
+        ),
+        (
+            2,
             Fault::new(Call::Finish, Effect::Fails(crate::storage::Failure::Os(5))).on("part-0"),
             "could not write",
         ),
     ] {
         let (_folder, storage) = target();
         storage.plan(fault);
-        for told in on_ranks(&vec![storage.clone(); 2]) {
+        for told in on_ranks(&vec![storage.clone(); ranks]) {
             let said = told.expect_err("not sound").to_string();
             assert!(said.contains(problem), "{said} has no {problem}");
         }
