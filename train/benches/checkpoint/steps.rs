@@ -7,7 +7,7 @@ use fulmar_ep::{Local, World};
 use fulmar_model::Preset;
 use fulmar_tests::made_up::batch;
 use fulmar_train::RunConfig;
-use fulmar_train::background::give_way;
+use fulmar_train::background::{Pace, give_way};
 use fulmar_train::checkpoint::{Run, Snapshot};
 use fulmar_train::optim::Schedule;
 use fulmar_train::state::{TrainState, balancing};
@@ -35,7 +35,7 @@ pub(crate) fn beside_saves(storage: &Arc<dyn Storage>, rounds: usize) {
         let to = storage.clone();
         let save = std::thread::spawn(move || {
             give_way();
-            snapshot.write(&*to)
+            snapshot.write(&*to, &Pace::default())
         });
         // The first of them makes the copy of the state.
         let mut beside = Vec::new();

@@ -13,6 +13,7 @@ use super::read::{self, Index, Stretch};
 use super::save::Files;
 use super::write::{Planned, Source, Take, stored_dtype, write_plain, write_tensors};
 use super::{BALANCE, RECIPE, digest, file_name, part_file, slices, snapshot, step_name};
+use crate::background::Pace;
 use crate::error::TrainError;
 use crate::storage::Storage;
 
@@ -60,13 +61,13 @@ pub fn reshard(
             _ => (dealing.owner(name) == Some(rank)).then(|| plan.whole(name, tensor)),
         });
         let file = part_file(rank, layout.ranks());
-        let entry = write_tensors(to, &file_name(step, &file), part.collect())?;
+        let entry = write_tensors(to, &file_name(step, &file), part.collect(), &Pace::none())?;
         files.insert(file, entry);
     }
     let balance = tensors.iter().filter(|(_, tensor)| tensor.kind == Kind::Balance);
     let balance: Vec<_> = balance.map(|(name, tensor)| plan.whole(name, tensor)).collect();
     if !balance.is_empty() {
-        let entry = write_tensors(to, &file_name(step, BALANCE), balance)?;
+        let entry = write_tensors(to, &file_name(step, BALANCE), balance, &Pace::none())?;
         files.insert(BALANCE.to_owned(), entry);
     }
     let recipe = read::header(from, manifest, RECIPE)?;

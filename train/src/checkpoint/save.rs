@@ -10,6 +10,7 @@ use super::manifest::{FileEntry, Manifest};
 use super::snapshot::{Facts, Snapshot};
 use super::write::{write_plain, write_tensors};
 use super::{BALANCE, RECIPE, census, digest, file_name, step_name};
+use crate::background::Pace;
 use crate::config::RunConfig;
 use crate::error::TrainError;
 use crate::state::TrainState;
@@ -66,7 +67,7 @@ pub struct Saved {
 pub fn save(run: &Run<'_>, state: &TrainState, world: &World) -> Result<Saved, TrainError> {
     let snapshot = Snapshot::new(run, state, world);
     let facts = snapshot.facts.clone();
-    let own = snapshot.write(&**run.storage);
+    let own = snapshot.write(&**run.storage, &Pace::none());
     commit(&**run.storage, &facts, own, world)?
 }
 
@@ -76,18 +77,19 @@ impl Snapshot {
         &self.facts
     }
 
-    /// Writes this rank's part, a tensor after the other; each is let go when it is written.
+    /// Writes this rank's part, a tensor after the other, at this pace; each is let go when it is
+    /// written.
     ///
     /// # Errors
     /// The file that could not be written.
-    pub fn write(self, storage: &dyn Storage) -> Result<Files, TrainError> {
+    pub fn write(self, storage: &dyn Storage, pace: &Pace) -> Result<Files, TrainError> {
         let Self { part, part_file, balance, recipe, facts } = self;
         let name = |file: &str| file_name(facts.manifest.step, file);
         let mut files = Files::new();
-        let entry = write_tensors(storage, &name(&part_file), part)?;
+        let entry = write_tensors(storage, &name(&part_file), part, pace)?;
         files.insert(part_file, entry);
         if !balance.is_empty() {
-            let entry = write_tensors(storage, &name(BALANCE), balance)?;
+            let entry = write_tensors(storage, &name(BALANCE), balance, pace)?;
             files.insert(BALANCE.to_owned(), entry);
         }
         if let Some(recipe) = recipe {

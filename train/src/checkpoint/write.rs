@@ -11,6 +11,7 @@ use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 
 use super::manifest::{FileEntry, Header, Kind, TensorEntry};
+use crate::background::Pace;
 use crate::error::TrainError;
 use crate::storage::Storage;
 
@@ -95,6 +96,7 @@ pub(super) fn write_tensors<S: Source>(
     storage: &dyn Storage,
     name: &str,
     mut tensors: Vec<Planned<S>>,
+    pace: &Pace,
 ) -> Result<FileEntry, TrainError> {
     // Wider types first, so that each tensor is aligned to its entries.
     tensors.sort_by(|a, b| b.dtype.cmp(&a.dtype).then_with(|| a.name.cmp(&b.name)));
@@ -118,7 +120,7 @@ pub(super) fn write_tensors<S: Source>(
                 let (num_bytes, shape) = (tensor.num_bytes(), shape.clone());
                 let mut hasher = UnitHasher::new(num_bytes, units);
                 tensor.source.pieces(&mut |piece| {
-                    hasher.update(&piece);
+                    pace.work(|| hasher.update(&piece));
                     pieces.send(Some(piece)).map_err(|_| stopped())
                 })?;
                 let bytes = entry.bytes..entry.bytes + num_bytes as u64;
@@ -250,7 +252,7 @@ mod tests {
             planned("stack@2..4", Dtype::F32, 2, &[&[0, 1, 2], &[3, 4, 5, 6, 7]]),
             planned("b", Dtype::F32, 1, &[&[8, 9, 10, 11]]),
         ];
-        let entry = write_tensors(&storage, "file", tensors).expect("written");
+        let entry = write_tensors(&storage, "file", tensors, &Pace::none()).expect("written");
         let bytes = (&storage as &dyn Storage).read_all("file").expect("read");
         assert_eq!(entry.bytes, bytes.len() as u64);
         assert_eq!(entry.header.blake3, checksum(&bytes[..entry.header.bytes as usize]));
@@ -284,7 +286,8 @@ mod tests {
         let name = "a".to_owned();
         let (kind, dtype, shape) = (Kind::Weight, Dtype::F32, vec![4]);
         let tensor = Planned { name, kind, dtype, shape, units: 1, source: Broken };
-        let error = write_tensors(&storage, "file", vec![tensor]).expect_err("broken");
+        let error =
+            write_tensors(&storage, "file", vec![tensor], &Pace::none()).expect_err("broken");
         assert!(error.to_string().contains("no more"), "{error}");
     }
 }

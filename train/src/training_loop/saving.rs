@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::between_steps::{Saving, Tidings};
 use super::{TrainingLoop, due};
-use crate::background::give_way;
+use crate::background::{Pace, give_way};
 use crate::checkpoint::save::{Files, Saved, commit};
 use crate::checkpoint::snapshot::Facts;
 use crate::checkpoint::{Run, Snapshot, step_name};
@@ -37,6 +37,7 @@ pub(super) struct Saver {
 struct UnderWay {
     facts: Facts,
     began: Instant,
+    pace: Arc<Pace>,
     /// The thread, or why there is none.
     thread: Result<JoinHandle<Result<Files, TrainError>>, TrainError>,
 }
@@ -89,18 +90,20 @@ impl UnderWay {
     /// Begins to write a snapshot.
     fn begin(snapshot: Snapshot, storage: Arc<dyn Storage>) -> Self {
         let facts = snapshot.facts().clone();
-        let place = storage.locate("");
+        let (place, pace) = (storage.locate(""), Arc::new(Pace::default()));
+        let of_thread = pace.clone();
         let thread = std::thread::Builder::new().name("fulmar-save".to_owned());
         let thread = thread.spawn(move || {
             give_way();
-            snapshot.write(&*storage)
+            snapshot.write(&*storage, &of_thread)
         });
         let failed = |source| TrainError::Storage { doing: "start a thread for", place, source };
-        Self { facts, began: Instant::now(), thread: thread.map_err(failed) }
+        Self { facts, began: Instant::now(), pace, thread: thread.map_err(failed) }
     }
 
     /// Waits for its end.
     fn join(self) -> (Facts, f64, Result<Files, TrainError>) {
+        self.pace.hurry();
         let panicked = || TrainError::Panic { message: "the thread that saves".to_owned() };
         let own = self.thread.and_then(|thread| thread.join().unwrap_or_else(|_| Err(panicked())));
         (self.facts, self.began.elapsed().as_secs_f64(), own)
@@ -183,7 +186,7 @@ impl TrainingLoop<'_> {
     /// Writes a snapshot while training waits.
     fn save(&mut self, snapshot: Snapshot) -> Result<Result<(), TrainError>, TrainError> {
         let (facts, began) = (snapshot.facts().clone(), Instant::now());
-        let own = snapshot.write(&*self.saver.storage);
+        let own = snapshot.write(&*self.saver.storage, &Pace::none());
         self.commit(&facts, own, began.elapsed().as_secs_f64())
     }
 

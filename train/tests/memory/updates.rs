@@ -9,6 +9,7 @@ use fulmar_model::Preset;
 use fulmar_tests::made_up::batch;
 use fulmar_tests::memory::count;
 use fulmar_train::RunConfig;
+use fulmar_train::background::Pace;
 use fulmar_train::checkpoint::load::{Restored, restore};
 use fulmar_train::checkpoint::{self, Manifest, Run, Snapshot};
 use fulmar_train::optim::{Gradients, MomentumDtype, Schedule};
@@ -195,7 +196,7 @@ fn a_snapshot_keeps_its_bytes_through_steps_and_takes_at_most_a_copy() {
         assert!(counted.growth < bound, "{counted:?}, needed below {bound}");
         // All of it is copied but what no update changes: the biases of routers.
         assert!(counted.kept > copy as isize * 9 / 10, "{counted:?}: nothing was copied");
-        let files = snapshot.write(&*storage).expect("written");
+        let files = snapshot.write(&*storage, &Pace::none()).expect("written");
         assert_eq!(files, needed.files, "the files of the step of the snapshot");
         // What was held is free.
         let (_, counted) = count(0, || step(&config, &mut state));
