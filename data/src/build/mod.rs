@@ -12,6 +12,7 @@
 
 mod account;
 mod budget;
+mod digests;
 mod encoding;
 mod merge;
 mod part;
@@ -19,28 +20,26 @@ mod reading;
 mod recipe;
 mod settings;
 mod work;
+mod writing;
 
 use std::{
     collections::BTreeMap,
     path::Path,
     sync::{Mutex, mpsc::channel},
-    time::Instant,
 };
-
-use rayon::prelude::*;
 
 use self::{
-    account::{Account, Finished},
+    account::Account,
     budget::{Budget, StopAtEnd},
-    encoding::{Done, Message, Outcome},
-    part::{Part, PartBuffer},
-    reading::Then,
+    digests::Digests,
+    encoding::Message,
+    part::Part,
     work::WorkFolder,
+    writing::Writing,
 };
 use crate::{
-    Assign, DataError, DocumentMarks, FORMAT_VERSION, Judge, MANIFEST_FILE, NewDocument,
-    ReadOptions, Result, ShardLimits, Source, Store, Tokenizer, TokenizerEntry,
-    store::{check_cell, token_bytes},
+    Assign, DataError, DocumentMarks, Judge, MANIFEST_FILE, ReadOptions, Result, ShardLimits,
+    Source, Store, Tokenizer, TokenizerEntry,
 };
 
 pub use recipe::{BuildRecipe, CellsConfig};
@@ -81,14 +80,6 @@ pub struct Built {
     pub taken_over: u64,
     /// Whether the store lay there already, whole and of the same things.
     pub opened: bool,
-}
-
-/// Names of what goes into a store.
-struct Digests {
-    /// Of all that decides the contents.
-    build: String,
-    /// Of the files, in order.
-    sources: Vec<String>,
 }
 
 impl<'a> Build<'a> {
@@ -232,30 +223,12 @@ impl<'a> Build<'a> {
 
     /// Reads on behind the parts there are, until all sources are in parts.
     fn make_parts(&self, work: &WorkFolder, parts: &mut Vec<Part>) -> Result<Account> {
-        let mut account = Account::default();
-        let mut folded_names = BTreeMap::new();
-        for part in parts.iter() {
-            account.finished.extend(&part.finished);
-            account.open = part.open;
-            for cell in part.cells() {
-                check_cell(&cell.key(), "", &mut folded_names)?;
-            }
-        }
-        let start = account.start();
+        let mut writing = Writing::new(self, work, parts)?;
+        let start = writing.start();
         let budget = Budget::new(self.settings.in_flight_bytes);
         let (job_sender, jobs) = channel();
         let (done_sender, done) = channel::<Message>();
         let jobs = Mutex::new(jobs);
-        let mut writing = Writing {
-            build: self,
-            work,
-            parts,
-            account,
-            folded_names,
-            part: PartBuffer::default(),
-            finished_before: start.source,
-            began: Instant::now(),
-        };
         std::thread::scope(|scope| {
             let _stop = StopAtEnd(&budget);
             let (budget, jobs) = (&budget, &jobs);
@@ -278,141 +251,10 @@ impl<'a> Build<'a> {
             }
             Ok(())
         })?;
-        writing.end_part()?;
-        Ok(writing.account)
+        writing.finish()
     }
 
     fn tokenizer_entry(&self) -> TokenizerEntry {
         TokenizerEntry::new(self.tokenizer, self.marks)
-    }
-
-    /// Digests of the judges and of what chooses cells, in the order of their work.
-    fn rules(&self) -> Vec<String> {
-        let judges = self.judges.iter().map(|judge| judge.digest());
-        judges.chain(self.assign.iter().map(|assign| assign.digest())).collect()
-    }
-
-    fn digests(&self) -> Result<Digests> {
-        // Collected first, so that the error is that of the first file.
-        let sources: Vec<Result<String>> = self.sources.par_iter().map(Source::digest).collect();
-        let sources = sources.into_iter().collect::<Result<Vec<String>>>()?;
-        let mut hasher = blake3::Hasher::new();
-        let DocumentMarks { bos, eos } = self.marks;
-        hasher.update(&FORMAT_VERSION.to_le_bytes());
-        hasher.update(self.tokenizer.digest().as_bytes());
-        hasher.update(&self.tokenizer.bos_id().to_le_bytes());
-        hasher.update(&self.tokenizer.eos_id().to_le_bytes());
-        hasher.update(&[u8::from(bos), u8::from(eos)]);
-        hasher.update(&self.shards.tokens.to_le_bytes());
-        hasher.update(&self.shards.documents.to_le_bytes());
-        let ReadOptions { strict, limits, checks_domain } = self.reading;
-        hasher.update(&limits.max_bytes.to_le_bytes());
-        hasher.update(&limits.min_characters.to_le_bytes());
-        hasher.update(&[u8::from(strict), u8::from(checks_domain)]);
-        for rule in self.rules() {
-            hasher.update(rule.as_bytes());
-        }
-        for (source, digest) in self.sources.iter().zip(&sources) {
-            // The name is content too: it is part of default document ids.
-            hasher.update(&(source.name().len() as u64).to_le_bytes());
-            hasher.update(source.name().as_bytes());
-            hasher.update(digest.as_bytes());
-            hasher.update(source.meaning_digest().unwrap_or_default().as_bytes());
-        }
-        Ok(Digests { build: hasher.finalize().to_hex().to_string(), sources })
-    }
-}
-
-/// The writing end: takes jobs in order, and makes parts of them.
-struct Writing<'a> {
-    build: &'a Build<'a>,
-    work: &'a WorkFolder,
-    parts: &'a mut Vec<Part>,
-    account: Account,
-    folded_names: BTreeMap<String, String>,
-    part: PartBuffer,
-    /// Files that had ended when the part began.
-    finished_before: usize,
-    began: Instant,
-}
-
-impl Writing<'_> {
-    fn take(&mut self, done: Done) -> Result<()> {
-        for outcome in done.outcomes {
-            self.take_outcome(done.source, outcome?)?;
-        }
-        match done.then {
-            Then::More => {}
-            Then::End(read) => {
-                self.account.finish(read);
-                self.say_end(done.source as usize);
-            }
-            Then::Failed(error) => return Err(error),
-        }
-        Ok(())
-    }
-
-    fn take_outcome(&mut self, source: u32, outcome: Outcome) -> Result<()> {
-        match outcome {
-            Outcome::Unread(reject) => {
-                self.account.pass();
-                self.part.quarantine(&reject);
-            }
-            Outcome::LeftOut(reject) => {
-                self.account.leave_out(reject.reason, reject.raw_bytes);
-                self.part.quarantine(&reject);
-            }
-            Outcome::Kept { id, record, cell, source_bytes, tokens } => {
-                check_cell(&cell, &id, &mut self.folded_names)?;
-                self.account.keep(tokens.len());
-                let tokens = &tokens;
-                let document = NewDocument { id: &id, source, record, source_bytes, tokens };
-                let width = token_bytes(self.build.tokenizer.vocab_size());
-                self.part.append(cell, &document, width);
-            }
-        }
-        if self.part.held_bytes >= self.build.settings.part_bytes {
-            self.end_part()?;
-        }
-        Ok(())
-    }
-
-    /// Writes what there is, if there is anything, as a part.
-    fn end_part(&mut self) -> Result<()> {
-        let nothing = self.part.num_documents == 0
-            && self.part.is_without_lines()
-            && self.finished_before == self.account.finished.len();
-        if nothing {
-            return Ok(());
-        }
-        let number = self.parts.len() as u64;
-        let width = token_bytes(self.build.tokenizer.vocab_size());
-        let buffer = std::mem::take(&mut self.part);
-        let documents = buffer.num_documents;
-        let folder = self.work.parts();
-        let part = buffer.write(&folder, number, width, &self.account, self.finished_before)?;
-        self.finished_before = self.account.finished.len();
-        self.parts.push(part);
-        tracing::info!(
-            part = number,
-            documents,
-            seconds = self.began.elapsed().as_secs_f32(),
-            "part is whole"
-        );
-        Ok(())
-    }
-
-    fn say_end(&self, source: usize) {
-        if let Some(Finished { ledger, num_tokens }) = self.account.finished.last() {
-            tracing::info!(
-                source = self.build.sources[source].name(),
-                documents = ledger.documents,
-                empty = ledger.empty,
-                kept = ledger.kept,
-                text_bytes = ledger.text_bytes,
-                tokens = num_tokens,
-                "tokenised"
-            );
-        }
     }
 }

@@ -15,6 +15,7 @@ const VOWELS: [&str; 8] = ["a", "e", "i", "o", "u", "ai", "ea", "ö"];
 pub(super) struct Author {
     words: Vec<String>,
     random: ChaCha8Rng,
+    altered: u64,
 }
 
 impl Author {
@@ -25,7 +26,7 @@ impl Author {
             (0..syllables).flat_map(|_| [pick(&ONSETS), pick(&VOWELS)]).collect()
         };
         let words = (0..NUM_WORDS).map(|index| word(1 + index % 4)).collect();
-        Self { words, random }
+        Self { words, random, altered: 0 }
     }
 
     /// A number below `end`.
@@ -48,12 +49,13 @@ impl Author {
         sentences(&self.words(count))
     }
 
-    /// The document with one word in 150 altered: nearly the same.
+    /// The document with one word in 150 altered, never twice alike: nearly the same.
     pub(super) fn altered(&mut self, document: &str) -> String {
         let mut words: Vec<String> = document.split(' ').map(str::to_owned).collect();
         for _ in 0..(words.len() / 150).max(1) {
             let place = self.below(words.len());
-            words[place].insert(0, 'x');
+            self.altered += 1;
+            words[place] = format!("x{}", self.altered);
         }
         words.join(" ")
     }
