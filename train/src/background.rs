@@ -1,6 +1,7 @@
 //! Threads that work beside training.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -8,16 +9,14 @@ use std::time::{Duration, Instant};
 /// it does is not urgent, and a step waits for its slowest thread. A system that refuses leaves it as
 /// it is.
 ///
-/// On Linux the policy is the idle one, and not a low priority of the usual policy: since Linux 6.6 a
-/// thread of the usual policy is left to the end of its slice, 3 ms, whoever wakes up meanwhile, and
-/// an idle one gives way at once.
+/// The lowest priority of the usual policy, and not the idle policy: on cores that others keep busy
+/// too, an idle thread gets nothing, and saves would never end.
 pub fn give_way() {
     #[cfg(target_os = "linux")]
     {
-        let parameters = libc::sched_param { sched_priority: 0 };
-        // SAFETY: the call reads `parameters`, which lives, and changes how this thread is scheduled
-        // and nothing else; 0 is the calling thread.
-        unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) };
+        /// The least urgent there is; on Linux it is of the thread alone.
+        const NICE: i32 = 19;
+        rustix::process::setpriority_process(None, NICE).ok();
     }
 }
 
@@ -26,31 +25,42 @@ pub fn give_way() {
 #[derive(Debug, Default)]
 pub struct Pace {
     hurry: AtomicBool,
+    since_rest: Mutex<(usize, Duration)>,
 }
 
 impl Pace {
+    /// Bytes between two rests: a few milliseconds of work.
+    const BYTES: usize = 1 << 20;
     /// A rest, in times of the work before it.
-    const RESTS: u32 = 6;
+    const RESTS: u32 = 12;
     /// The longest rest: work that waited for a core took longer than it is.
-    const LONGEST: Duration = Duration::from_millis(20);
+    const LONGEST: Duration = Duration::from_millis(40);
 
     /// No more rests: somebody waits for the end.
     pub fn hurry(&self) {
         self.hurry.store(true, Ordering::Relaxed);
     }
 
-    /// Does some work, a few milliseconds of it, and rests.
-    pub fn work<T>(&self, work: impl FnOnce() -> T) -> T {
+    /// Does some work, on so many bytes, and rests if it is time.
+    pub fn work<T>(&self, bytes: usize, work: impl FnOnce() -> T) -> T {
         let began = Instant::now();
         let done = work();
+        let worked = {
+            let mut since = self.since_rest.lock().unwrap_or_else(PoisonError::into_inner);
+            *since = (since.0 + bytes, since.1 + began.elapsed());
+            if since.0 < Self::BYTES {
+                return done;
+            }
+            std::mem::take(&mut *since).1
+        };
         if !self.hurry.load(Ordering::Relaxed) {
-            sleep((Self::RESTS * began.elapsed()).min(Self::LONGEST));
+            sleep((Self::RESTS * worked).min(Self::LONGEST));
         }
         done
     }
 
     /// A pace without rests.
     pub fn none() -> Self {
-        Self { hurry: AtomicBool::new(true) }
+        Self { hurry: AtomicBool::new(true), ..Self::default() }
     }
 }

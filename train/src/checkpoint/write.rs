@@ -120,7 +120,7 @@ pub(super) fn write_tensors<S: Source>(
                 let (num_bytes, shape) = (tensor.num_bytes(), shape.clone());
                 let mut hasher = UnitHasher::new(num_bytes, units);
                 tensor.source.pieces(&mut |piece| {
-                    pace.work(|| hasher.update(&piece));
+                    pace.work(piece.len(), || hasher.update(&piece));
                     pieces.send(Some(piece)).map_err(|_| stopped())
                 })?;
                 let bytes = entry.bytes..entry.bytes + num_bytes as u64;
