@@ -29,12 +29,12 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Bytes between two rests: a few milliseconds of work.
-    const BYTES: usize = 1 << 20;
+    /// Bytes between two rests: a millisecond or two of work.
+    const BYTES: usize = 4 << 20;
     /// A rest, in times of the work before it.
     const RESTS: u32 = 12;
     /// The longest rest: work that waited for a core took longer than it is.
-    const LONGEST: Duration = Duration::from_millis(40);
+    const LONGEST: Duration = Duration::from_millis(100);
 
     /// No more rests: somebody waits for the end.
     pub fn hurry(&self) {

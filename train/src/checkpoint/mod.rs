@@ -50,8 +50,9 @@ use std::path::{Path, PathBuf};
 /// Version of everything in a checkpoint's folder.
 pub const FORMAT_VERSION: u32 = 3;
 
-/// Bytes of pieces of tensors that a rank holds at most while it saves.
-pub const SAVE_PIECES_BYTES: u64 = (write::PIECES * write::PIECE_BYTES) as u64;
+/// Bytes of pieces of tensors that a rank holds at most while it saves, with what waits for the disk.
+pub const SAVE_PIECES_BYTES: u64 =
+    (write::PIECES * write::PIECE_BYTES + crate::storage::FILE_BUFFER_BYTES) as u64;
 
 pub(crate) const BALANCE: &str = "balance.safetensors";
 pub(crate) const RECIPE: &str = "recipe.toml";

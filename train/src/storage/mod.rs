@@ -23,6 +23,7 @@ pub use local::LocalStorage;
 pub use object::{ObjectStorage, PART_BYTES};
 pub use open::open_storage;
 pub(crate) use open::storage_of_run;
+pub(crate) use past_cache::BUFFER_BYTES as FILE_BUFFER_BYTES;
 
 /// The client of object stores, for those who bring one of their own to [`ObjectStorage`]. One that
 /// speaks TLS needs a provider of ciphers for the process first, such as

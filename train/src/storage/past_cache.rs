@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 /// What is written at once. A smaller file is written at its end, through the cache.
-const BUFFER_BYTES: usize = 4 << 20;
+pub(crate) const BUFFER_BYTES: usize = 1 << 20;
 
 /// What memory and place in the file are multiples of: enough for every disk.
 const ALIGNMENT: usize = 4096;

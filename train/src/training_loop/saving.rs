@@ -126,6 +126,7 @@ impl TrainingLoop<'_> {
         self.saver.last_begun = Instant::now();
         if let Some(save) = &self.saver.under_way {
             let before = save.facts.step();
+            save.pace.hurry();
             let text = format!("a save is due, and left out: that of step {before} is under way");
             let event = Event::now(step, self.record.attempt(), "save_skipped", text);
             self.record.event(&event);
