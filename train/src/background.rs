@@ -29,8 +29,8 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Bytes between two rests: a millisecond or two of work.
-    const BYTES: usize = 4 << 20;
+    /// Bytes between two rests, some milliseconds of work; what is smaller is written at once.
+    const BYTES: usize = 8 << 20;
     /// A rest, in times of the work before it.
     const RESTS: u32 = 12;
     /// The longest rest: work that waited for a core took longer than it is.
