@@ -37,9 +37,8 @@ impl PowerLaw {
 /// Slope and intercept of the line of least squares.
 pub(super) fn line(points: &[(f64, f64)]) -> (f64, f64) {
     let count = points.len() as f64;
-    let (x_mean, y_mean) = points.iter().fold((0.0, 0.0), |(x, y), point| {
-        (x + point.0 / count, y + point.1 / count)
-    });
+    let (x_mean, y_mean) =
+        points.iter().fold((0.0, 0.0), |(x, y), point| (x + point.0 / count, y + point.1 / count));
     let (above, below) = points.iter().fold((0.0, 0.0), |(above, below), (x, y)| {
         (above + (x - x_mean) * (y - y_mean), below + (x - x_mean) * (x - x_mean))
     });

@@ -85,7 +85,9 @@ impl Forecast {
     /// The least and the largest end with a rung left out.
     pub fn range(&self) -> (f64, f64) {
         let ends = self.left_out.iter().map(|left| left.predicted);
-        ends.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), end| (low.min(end), high.max(end)))
+        ends.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), end| {
+            (low.min(end), high.max(end))
+        })
     }
 }
 
@@ -105,12 +107,11 @@ fn check(rungs: &[Rung], asymptote: f64) -> Result<(), ForecastError> {
     }
 }
 
-/// FLOPs and losses of rungs at a point, and which are extrapolated.
-fn losses(
-    rungs: &[Rung],
-    point: usize,
-    asymptote: f64,
-) -> Result<(Vec<(f64, f64)>, Vec<String>), ForecastError> {
+/// FLOPs and losses, and the names of rungs whose loss is extrapolated.
+type Losses = (Vec<(f64, f64)>, Vec<String>);
+
+/// The rungs at a point.
+fn losses(rungs: &[Rung], point: usize, asymptote: f64) -> Result<Losses, ForecastError> {
     let (mut points, mut extrapolated) = (Vec::new(), Vec::new());
     for rung in rungs {
         let Some(at) = rung.at(point) else { continue };
@@ -198,7 +199,8 @@ mod tests {
         assert_eq!(format!("{:.7}", law.exponent), "0.0899757");
         let (low, high) = forecast.range();
         assert_eq!(format!("{low:.4} {high:.4}"), "2.0378 2.0415");
-        let sweep: Vec<String> = forecast.sweep.iter().map(|(_, end)| format!("{end:.4}")).collect();
+        let sweep: Vec<String> =
+            forecast.sweep.iter().map(|(_, end)| format!("{end:.4}")).collect();
         assert_eq!(sweep, ["2.0227", "2.0388", "2.0571"]);
         let rungs = ladder.rungs().expect("with FLOPs");
         assert_eq!(format!("{:.7}", rungs[3].at(19).expect("a line").loss), "2.4087081");
@@ -244,7 +246,7 @@ mod tests {
         assert!(empty.contains("at 5% of their run"), "{empty}");
         let nan = said(|ladder| ladder.values.get_mut("d768").expect("there")[3] = f64::NAN);
         assert!(nan.contains("rung `d768`: loss at 20% is NaN"), "{nan}");
-        let unknown = said(|ladder| drop(ladder.flops_without_head.remove("d6144")));
+        let unknown = said(|ladder| ladder.flops_without_head.retain(|run, _| run != "d6144"));
         assert!(unknown.contains("no FLOPs of `d6144`"), "{unknown}");
         // An asymptote that the sweep raises above a loss.
         let ladder = Ladder::published().expect("the shipped table");

@@ -88,7 +88,10 @@ mod tests {
     fn what_no_run_has_is_named() {
         for (rung, needed) in [
             (Rung { flops: 0.0, ..rung(&[3.0]) }, "rung `d48`: FLOPs is 0, needed a positive"),
-            (rung(&[3.0, f64::NAN]), "loss at 10% is NaN, needed a number above the asymptote, 1.5"),
+            (
+                rung(&[3.0, f64::NAN]),
+                "loss at 10% is NaN, needed a number above the asymptote, 1.5",
+            ),
             (rung(&[1.5]), "loss at 5% is 1.5"),
             (rung(&[3.0; 21]), "number of losses is 21, needed at most 20"),
         ] {
