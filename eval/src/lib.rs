@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod bigram;
+pub mod forecast;
 pub mod generate;
 pub mod heldout;
 pub mod scorer;

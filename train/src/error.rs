@@ -67,6 +67,9 @@ pub enum TrainError {
     /// Evaluation.
     #[error(transparent)]
     Eval(#[from] fulmar_eval::EvalError),
+    /// A ladder from which nothing can be forecast.
+    #[error(transparent)]
+    Forecast(#[from] fulmar_eval::forecast::ForecastError),
     /// A parameter without a role or a role without a parameter.
     #[error("`{path}` has no {missing}; every trained parameter needs exactly one role")]
     Role {

@@ -8,6 +8,7 @@ mod data;
 mod doctor;
 mod eval;
 mod explain;
+mod forecast;
 mod plan;
 mod prove;
 mod replan;
@@ -66,6 +67,9 @@ Example: train replan runs/hero --steps 300000 --reason 'the machines go back in
 Example: train capacity --rows 65536 --factors 1.15,1.33 --documents lognormal:600:1.2
          train capacity --choices step-81000.safetensors --experts 384 --json")]
     Capacity(capacity::CapacityArgs),
+    /// Say what a large run will reach, from the losses of a ladder of small ones.
+    #[command(after_help = "Example: train forecast ladder.json --run d128 --asymptote 3")]
+    Forecast(forecast::ForecastArgs),
     /// Evaluate checkpoints or exported weights on held-out text.
     #[command(
         after_help = "Example: train eval runs/mini_d96 --step 300,600 --as-trained --record"
@@ -91,6 +95,7 @@ impl Command {
             Self::Data(args) => args.execute(),
             Self::Explain(args) => args.execute(),
             Self::Capacity(args) => args.execute(),
+            Self::Forecast(args) => args.execute(),
             Self::Eval(args) => args.execute(),
             Self::Doctor(args) => args.execute(),
         }
