@@ -133,7 +133,7 @@ impl BuildRecipe {
     ///
     /// # Errors
     /// Those of [`find_sources`]; [`DataError::Decisions`] and [`DataError::DecisionsSource`] for
-    /// decisions that are not about these files; [`DataError::Model`] for model files.
+    /// decisions that are not about these files; [`DataError::ModelFile`] for model files.
     pub fn build<'a>(&self, folder: &Path, tokenizer: &'a Tokenizer) -> Result<Build<'a>> {
         let Pool { sources, options } = self.pool(folder)?;
         let decisions = self.decisions(folder, &sources)?;
