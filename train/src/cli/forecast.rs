@@ -10,12 +10,12 @@ use crate::error::TrainError;
 /// Flags of `forecast`.
 #[derive(Debug, Args)]
 pub struct ForecastArgs {
-    /// Table of a ladder (JSON): losses each 5%, and FLOPs; the published one when absent.
+    /// Table of a ladder (JSON); the published one when absent.
     pub ladder: Option<PathBuf>,
     /// The run to forecast, of which the table has the FLOPs.
     #[arg(long, value_name = "NAME", default_value = "d6144")]
     pub run: String,
-    /// Loss that no compute gets below, in nats; chosen before the fit.
+    /// Loss that no compute gets below; chosen before the fit.
     #[arg(long, value_name = "NATS", default_value_t = 1.5)]
     pub asymptote: f64,
     /// Print JSON.
