@@ -103,9 +103,15 @@ impl WorkFolder {
         self.path.join("store")
     }
 
-    /// Removes all of it.
+    /// Removes all of it. It is moved away first, in one step: whoever waits for the lock makes a folder
+    /// and a lock of their own, and must not make them in one that is half gone.
     pub(super) fn remove(self) -> Result<()> {
-        remove(&self.path)
+        let refused = || DataError::io("remove", self.path.as_path());
+        let parent = self.path.parent().unwrap_or(Path::new("."));
+        let gone = tempfile::Builder::new().prefix(".gone-").tempdir_in(parent);
+        let gone = gone.map_err(refused())?;
+        fs::rename(&self.path, gone.path().join("partial")).map_err(refused())?;
+        gone.close().map_err(refused())
     }
 }
 

@@ -23,13 +23,12 @@ pub(super) struct PastCache {
     /// Where memory begins that is aligned, and how much of it waits to be written.
     start: usize,
     filled: usize,
-    past: bool,
 }
 
 impl PastCache {
     /// Writes to `file`, which is empty.
     pub(super) fn new(file: File) -> Self {
-        Self { file, memory: Vec::new(), start: 0, filled: 0, past: false }
+        Self { file, memory: Vec::new(), start: 0, filled: 0 }
     }
 
     /// Writes what is left; the file is whole, and durable.
@@ -52,21 +51,21 @@ impl PastCache {
 
     fn write_buffer(&mut self) -> io::Result<()> {
         self.filled = 0;
-        self.past = self.set_past(true).is_ok();
+        let past = self.set_past(true).is_ok();
         let bytes = &self.memory[self.start..self.start + BUFFER_BYTES];
-        match (&self.file).write(bytes) {
+        let written = match (&self.file).write(bytes) {
             // Some file systems take the flag and refuse the write.
-            Err(error) if self.past && error.kind() == io::ErrorKind::InvalidInput => {
-                self.set_past(false)?;
-                (&self.file).write_all(bytes)
-            }
+            Err(error) if past && error.kind() == io::ErrorKind::InvalidInput => 0,
+            // To the caller it would be one to make again, of bytes that are not here any more.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
+            written => written?,
+        };
+        if written < bytes.len() {
             // A short write, as before a disk is full, may leave a place that is not aligned.
-            Ok(written) if written < bytes.len() => {
-                self.set_past(false)?;
-                (&self.file).write_all(&bytes[written..])
-            }
-            other => other.map(drop),
+            self.set_past(false)?;
+            (&self.file).write_all(&bytes[written..])?;
         }
+        Ok(())
     }
 
     #[cfg(target_os = "linux")]
