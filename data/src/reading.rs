@@ -42,6 +42,16 @@ struct ReadingStage {
     rows_per_page: u64,
 }
 
+impl ReadingStage {
+    /// Pages of the cell begun before that of row `row`, over all epochs, and the tokens of that page
+    /// before the row.
+    fn turn(&self, row: u64) -> (u64, u64) {
+        let row = row - self.rows_before;
+        let turn = self.pages_before + row / self.rows_per_page;
+        (turn, row % self.rows_per_page * self.seq_len)
+    }
+}
+
 /// Where a row lies.
 pub(crate) struct Place {
     pub(crate) epoch: u64,
@@ -109,10 +119,8 @@ impl CellReading {
 
     /// Where reading stands after `rows` rows of the cell, of which `stage` is the one that goes on.
     pub(crate) fn position(&self, stage: usize, rows: u64) -> ReadPosition {
-        let (stage, num_pages) = (&self.stages[stage], self.pages.num_pages);
-        let row = rows - stage.rows_before;
-        let turn = stage.pages_before + row / stage.rows_per_page;
-        let offset = row % stage.rows_per_page * stage.seq_len;
+        let (turn, offset) = self.stages[stage].turn(rows);
+        let num_pages = self.pages.num_pages;
         let (epoch, page) = match num_pages {
             0 => (0, 0),
             pages => (turn / pages, turn % pages),
@@ -145,15 +153,13 @@ impl CellReading {
     /// Where row `index` of the cell lies, counted over all stages, of which `stage` holds it.
     pub(crate) fn place(&self, stage: usize, index: u64, seed: u64) -> Place {
         let stage = &self.stages[stage];
-        let row = index - stage.rows_before;
-        let turn = stage.pages_before + row / stage.rows_per_page;
+        let (turn, offset) = stage.turn(index);
         let num_pages = self.pages.num_pages;
         let (epoch, position) = (turn / num_pages, turn % num_pages);
         let order_seed = derive_seed(seed, &[PAGE_ORDER, self.name_hash, epoch]);
         let seen = self.order.page(position, order_seed);
         // The identity where all pages are seen.
         let page = (u128::from(seen) * u128::from(self.all_pages) / u128::from(num_pages)) as u64;
-        let offset = row % stage.rows_per_page * stage.seq_len;
         let start = self.pages.range(page).start + offset;
         Place { epoch, page, offset, tokens: start..start + stage.seq_len }
     }

@@ -3,16 +3,13 @@
 use std::io::Write;
 use std::path::Path;
 
-use crate::{DataError, Result};
+use crate::{DataError, Result, store::parent_of};
 
 /// Writes a file beside its place and renames it there as the last act.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    let folder = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    std::fs::create_dir_all(folder).map_err(DataError::io("create folder", folder))?;
-    let mut file = temporary_in(folder).map_err(DataError::io("create a file in", folder))?;
+    let folder = parent_of(path)?;
+    let refused = DataError::io("create a file in", folder.as_path());
+    let mut file = temporary_in(&folder).map_err(refused)?;
     file.write_all(bytes)
         .and_then(|()| file.as_file().sync_all())
         .map_err(DataError::io("write", path))?;

@@ -2,7 +2,10 @@
 
 use std::{error::Error, fs, io::Write, path::PathBuf, sync::Arc};
 
-use fulmar_data::{DocumentMarks, Source, Store, Tokenizer, build_store};
+use fulmar_data::{
+    Document, DocumentMarks, DocumentReader, Ledger, Outcome, ReadOptions, Reject, Source, Store,
+    Tokenizer, build_store,
+};
 use tempfile::TempDir;
 
 pub(crate) type Test = Result<(), Box<dyn Error>>;
@@ -65,6 +68,25 @@ pub(crate) fn corpus() -> String {
         line(&format!("doc{i}"), &text, domain, quality)
     };
     (0..60).map(document).collect()
+}
+
+/// Reads to the end; what came in, what was left out, and the account of it, which closes.
+pub(crate) fn read_all(
+    source: &Source,
+    options: ReadOptions,
+) -> (Vec<Document>, Vec<Reject>, Ledger) {
+    let mut reader = DocumentReader::open_with(source, options).expect("the file is there");
+    let (mut documents, mut rejects) = (Vec::new(), Vec::new());
+    while let Some(outcome) = reader.next_outcome() {
+        match outcome.expect("lenient") {
+            Outcome::Document(document) => documents.push(document),
+            Outcome::Reject(reject) => rejects.push(reject),
+        }
+    }
+    let ledger = reader.ledger();
+    assert!(ledger.closes(), "{ledger:?}");
+    assert_eq!(ledger.documents, (documents.len() + rejects.len()) as u64);
+    (documents, rejects, ledger)
 }
 
 /// The error's messages, outermost first.

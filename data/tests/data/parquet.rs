@@ -10,8 +10,8 @@ use arrow_array::{
 };
 use arrow_schema::{DataType, Field};
 use fulmar_data::{
-    DataError, Document, DocumentReader, Ledger, Limits, Outcome, ReadOptions, Reason, Reject,
-    Scalar, Source, SourceConfig, find_sources,
+    DataError, Document, DocumentReader, Ledger, Limits, ReadOptions, Reason, Reject, Scalar,
+    Source, SourceConfig, find_sources,
 };
 use parquet::{
     arrow::ArrowWriter,
@@ -19,7 +19,7 @@ use parquet::{
     file::{metadata::ParquetMetaDataReader, properties::WriterProperties},
 };
 
-use crate::fixture::{Folder, Test, corpus, gzip, zstd};
+use crate::fixture::{Folder, Test, corpus, gzip, read_all, zstd};
 
 type Columns<'a> = Vec<(&'a str, ArrayRef)>;
 
@@ -41,18 +41,11 @@ fn texts(texts: &[&str]) -> ArrayRef {
     Arc::new(StringArray::from(texts.to_vec()))
 }
 
+/// Reads to the end; a table has no lines.
 fn read(source: &Source, options: ReadOptions) -> (Vec<Document>, Vec<Reject>, Ledger) {
-    let mut reader = DocumentReader::open_with(source, options).expect("opens");
-    let (mut documents, mut rejects) = (Vec::new(), Vec::new());
-    while let Some(outcome) = reader.next_outcome() {
-        match outcome.expect("lenient") {
-            Outcome::Document(document) => documents.push(document),
-            Outcome::Reject(reject) => rejects.push(reject),
-        }
-    }
-    let ledger = reader.ledger();
-    assert!(ledger.closes() && ledger.lines == 0, "{ledger:?}");
-    (documents, rejects, ledger)
+    let read = read_all(source, options);
+    assert_eq!(read.2.lines, 0);
+    read
 }
 
 fn texts_of(documents: &[Document]) -> Vec<&str> {

@@ -6,27 +6,11 @@ use std::{
 };
 
 use fulmar_data::{
-    Document, DocumentReader, Ledger, Limits, Outcome, Quarantine, ReadOptions, Reason, Reject,
-    Scalar, Source, SourceConfig, find_sources,
+    DocumentReader, Ledger, Limits, Quarantine, ReadOptions, Reason, Reject, Scalar, SourceConfig,
+    find_sources,
 };
 
-use crate::fixture::{Folder, Test, gzip, line, zstd};
-
-/// Reads to the end; what came in, what was left out.
-fn read(source: &Source, options: ReadOptions) -> (Vec<Document>, Vec<Reject>, Ledger) {
-    let mut reader = DocumentReader::open_with(source, options).expect("the file is there");
-    let (mut documents, mut rejects) = (Vec::new(), Vec::new());
-    while let Some(outcome) = reader.next_outcome() {
-        match outcome.expect("lenient") {
-            Outcome::Document(document) => documents.push(document),
-            Outcome::Reject(reject) => rejects.push(reject),
-        }
-    }
-    let ledger = reader.ledger();
-    assert!(ledger.closes(), "{ledger:?}");
-    assert_eq!(ledger.documents, (documents.len() + rejects.len()) as u64);
-    (documents, rejects, ledger)
-}
+use crate::fixture::{Folder, Test, gzip, line, read_all as read, zstd};
 
 fn lenient(limits: Limits) -> ReadOptions {
     ReadOptions { limits, ..ReadOptions::default() }

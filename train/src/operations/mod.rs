@@ -227,28 +227,12 @@ pub fn plan_in_force(
 ) -> Result<RunConfig, TrainError> {
     let operations: Vec<Operation> =
         of_run(folder)?.into_iter().map(|(_, operation)| operation).collect();
-    apply_until(recipe, &operations, at)
-}
-
-/// `recipe` with every operation in order, but what the run itself decided at `at` or later: a state
-/// saved at a boundary of blocks is one from before a context stage opens there.
-///
-/// # Errors
-/// As [`Operation::apply`].
-pub fn apply_until(
-    recipe: &RunConfig,
-    operations: &[Operation],
-    at: Position,
-) -> Result<RunConfig, TrainError> {
-    let mut config = recipe.clone();
-    for operation in operations {
-        let decides_again = matches!(operation,
-            Operation::ContextOpened { at_batch, .. } if *at_batch >= at.batches);
-        if !decides_again {
-            config = operation.apply(&config)?;
-        }
-    }
-    Ok(config)
+    // A state saved at a boundary of blocks is one from before a context stage opens there.
+    let decides_again = |operation: &Operation| {
+        matches!(operation,
+            Operation::ContextOpened { at_batch, .. } if *at_batch >= at.batches)
+    };
+    apply_all_but(recipe, &operations, decides_again)
 }
 
 /// `recipe` with every operation in order, and the context stages open that were in a state to go on
@@ -261,17 +245,23 @@ pub fn plan_of_state(
     operations: &[Operation],
     opened: &[u64],
 ) -> Result<RunConfig, TrainError> {
-    let mut config = recipe.clone();
-    for operation in operations {
-        if !matches!(operation, Operation::ContextOpened { .. }) {
-            config = operation.apply(&config)?;
-        }
-    }
+    let is_opening = |operation: &Operation| matches!(operation, Operation::ContextOpened { .. });
+    let mut config = apply_all_but(recipe, operations, is_opening)?;
     for (index, stage) in config.context.iter_mut().enumerate() {
         stage.opened_at = opened.get(index).copied();
     }
     config.validate()?;
     Ok(config)
+}
+
+/// `recipe` with the operations in order, without those that are `left_out`.
+fn apply_all_but(
+    recipe: &RunConfig,
+    operations: &[Operation],
+    left_out: impl Fn(&Operation) -> bool,
+) -> Result<RunConfig, TrainError> {
+    let mut applied = operations.iter().filter(|operation| !left_out(operation));
+    applied.try_fold(recipe.clone(), |config, operation| operation.apply(&config))
 }
 
 /// The openings of context stages that are in `plan`, and neither in `recipe` nor among `operations`.
