@@ -31,6 +31,23 @@ pub enum RouterDot {
     Bf16,
 }
 
+/// What keeps experts in balance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RouterBalance {
+    /// A bias from the quantiles of margins (SPEC section 2).
+    #[default]
+    Quantile,
+    /// Nothing: biases stay 0. For experiments.
+    None,
+}
+
+impl RouterBalance {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// Every size and constant of the architecture (SPEC sections 1 and 2).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -88,6 +105,9 @@ pub struct ModelConfig {
     /// balanced). 0, as in the recipe, to leave it out.
     #[serde(default)]
     pub sequence_balance_loss: f64,
+    /// What keeps experts in balance: `quantile` or `none`.
+    #[serde(default, skip_serializing_if = "RouterBalance::is_default")]
+    pub balance: RouterBalance,
     /// Bins of the margin histogram that balances experts.
     pub quantile_bins: usize,
     /// Initial weights have std `initial_scale / sqrt(hidden_dim)` before the cut at 3 sigma.

@@ -24,7 +24,7 @@ pub use compute::Compute;
 pub use config::ModelConfig;
 pub use error::ModelError;
 pub use init::Initializer;
-pub use preset::Preset;
+pub use preset::{Preset, rung_steps};
 pub use recompute::{BackwardPlan, GradientSink, Recompute};
 pub use role::{Role, RoleTable};
 pub use transformer::{ModelInput, Transformer};

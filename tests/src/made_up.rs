@@ -2,7 +2,7 @@
 
 use fulmar_data::Batch;
 use fulmar_model::Preset;
-use fulmar_model::config::{ModelConfig, RouterDot};
+use fulmar_model::config::{ModelConfig, RouterBalance, RouterDot};
 
 /// A batch of `rows` rows of one document each, of tokens that look random and are the same in every
 /// run; the last position of a row is not scored.
@@ -36,6 +36,7 @@ pub fn proxy() -> ModelConfig {
         latent_dim: 96,
         shared_intermediate_dim: 96,
         gated_norm_rank: 32,
+        balance: RouterBalance::Quantile,
         quantile_bins: 1_000,
         router_dot: RouterDot::F32,
         ..Preset::MiniD96.config()

@@ -1,6 +1,6 @@
 //! Golden model settings as our configuration.
 
-use fulmar_model::config::{ConvSite, RouterDot};
+use fulmar_model::config::{ConvSite, RouterBalance, RouterDot};
 use fulmar_model::{Compute, ModelConfig};
 use serde::Deserialize;
 
@@ -72,6 +72,7 @@ pub fn config_of(file: &GoldenFile) -> ModelConfig {
         routing_sum: settings.routing_sum,
         z_loss: settings.z_loss,
         sequence_balance_loss: 0.0,
+        balance: RouterBalance::Quantile,
         quantile_bins: settings.qb_bins,
         initial_scale: 0.5,
         router_dot: RouterDot::F32,

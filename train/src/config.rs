@@ -182,8 +182,12 @@ impl Default for DataConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EvaluationConfig {
-    /// Steps between evaluations; 0 for one at the end alone.
+    /// Steps between evaluations; 0 for none by steps. The end of a run is evaluated in any case.
     pub every: u64,
+    /// Evaluations spread evenly over the run, instead of `every`: 20 is one each 5%, which is what
+    /// forecasts of a ladder read. 0 for none.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub points: u64,
     /// Rows of one forward pass.
     pub batch_rows: usize,
     /// Held-out rows taken in evaluations before the last one; 0 for all.
@@ -194,8 +198,38 @@ pub struct EvaluationConfig {
 
 impl Default for EvaluationConfig {
     fn default() -> Self {
-        Self { every: 0, batch_rows: 8, max_rows: 0, bigram: true }
+        Self { every: 0, points: 0, batch_rows: 8, max_rows: 0, bigram: true }
     }
+}
+
+impl EvaluationConfig {
+    /// Whether there is an evaluation after update `step` of `horizon`: of points, after the first
+    /// update by which their share of the run is done.
+    pub fn is_due(&self, step: u64, horizon: u64) -> bool {
+        let by_steps = self.every > 0 && step.is_multiple_of(self.every);
+        let reached = |step: u64| u128::from(step) * u128::from(self.points) / u128::from(horizon);
+        by_steps || (step > 0 && reached(step) > reached(step - 1))
+    }
+
+    fn validate(&self, horizon: u64) -> Result<(), TrainError> {
+        if self.batch_rows == 0 {
+            return Err(TrainError::config("evaluation.batch_rows", 0, "at least 1"));
+        }
+        if self.points > 0 && self.every > 0 {
+            let found = format!("{} beside `evaluation.every` = {}", self.points, self.every);
+            return Err(TrainError::config("evaluation.points", found, "one of them"));
+        }
+        if self.points > horizon {
+            let needed = format!("at most the {horizon} steps of the run");
+            return Err(TrainError::config("evaluation.points", self.points, needed));
+        }
+        Ok(())
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls it with")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// When state is saved, where, and what is kept.
@@ -301,9 +335,7 @@ impl RunConfig {
         if self.name.is_empty() || self.name.contains(['/', '\\']) {
             return Err(TrainError::config("name", format!("{:?}", self.name), "a file name"));
         }
-        if self.evaluation.batch_rows == 0 {
-            return Err(TrainError::config("evaluation.batch_rows", 0, "at least 1"));
-        }
+        self.evaluation.validate(self.schedule.horizon())?;
         self.log.validate()?;
         self.guard.validate()?;
         self.alarms.validate()?;

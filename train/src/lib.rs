@@ -30,6 +30,7 @@ mod json_lines;
 pub mod launch;
 pub mod memory_plan;
 pub mod operations;
+pub mod past_run;
 pub mod plan;
 pub mod plot;
 pub mod prove;

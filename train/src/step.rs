@@ -7,6 +7,7 @@ use burn::tensor::Device;
 use fulmar_data::Batch;
 use fulmar_ep::transport::TransportError;
 use fulmar_ep::{DispatchCounts, EpError, TokenDispatcher, World};
+use fulmar_model::config::RouterBalance;
 use fulmar_model::moe::balance::Balancing;
 use fulmar_model::moe::quantile::{MarginStats, QuantileBalancing};
 use fulmar_model::moe::router::Router as _;
@@ -29,6 +30,10 @@ pub struct StepContext<'a, D> {
     pub dispatcher: &'a D,
     /// Balances experts.
     pub balancing: &'a QuantileBalancing,
+    /// Whether it does.
+    pub balance: RouterBalance,
+    /// Experts of a layer.
+    pub num_experts: usize,
     /// Weight of mean(logsumexp^2) in the loss.
     pub z_loss: f64,
     /// Weight of the sequence balance loss; the model returns one where this is above 0.
@@ -56,6 +61,8 @@ impl<'a, D> StepContext<'a, D> {
             world,
             dispatcher,
             balancing,
+            balance: config.model.balance,
+            num_experts: config.model.num_experts,
             z_loss: config.model.z_loss,
             sequence_balance_loss: config.model.sequence_balance_loss,
             micro_rows: config.micro_rows() as usize,
@@ -181,6 +188,10 @@ impl TrainState {
         margins: &[MarginStats],
         context: &StepContext<'_, D>,
     ) -> Result<Vec<Vec<f32>>, TransportError> {
+        if context.balance == RouterBalance::None {
+            // Quantiles of 0 for every expert are a bias of 0.
+            return Ok(vec![vec![0.0; context.num_experts]; margins.len()]);
+        }
         let layers = margins.iter().enumerate().map(|(layer, margins)| {
             let previous = self.pending.get(layer).map_or(&[][..], Vec::as_slice);
             context.balancing.pending(previous, margins, &context.world.all)

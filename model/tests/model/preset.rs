@@ -44,7 +44,9 @@ fn step_flops_are_the_published_ones() {
 #[test]
 fn steps_are_the_published_ones() {
     let steps = Preset::ALL.map(Preset::steps);
-    assert_eq!(steps[1..], [11_420, 15_276, 15_128, 20_072, 390_251]);
+    assert_eq!(steps[4..], [11_420, 15_276, 15_128, 20_072, 390_251]);
+    // 1.2 tokens for each of 190,464, 454,656, 1,204,224 and 3,047,424 active parameters.
+    assert_eq!(steps[..4], [223, 266, 706, 893]);
 }
 
 #[test]

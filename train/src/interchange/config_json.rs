@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use fulmar_model::config::{ConvSite, RouterDot};
+use fulmar_model::config::{ConvSite, RouterBalance, RouterDot};
 use fulmar_model::{Compute, ModelConfig};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -261,6 +261,7 @@ impl Fields {
             routing_sum: ROUTING_SUM,
             z_loss: 1e-4,
             sequence_balance_loss: 0.0,
+            balance: RouterBalance::Quantile,
             quantile_bins: 10_000,
             initial_scale,
             router_dot: RouterDot::F32,
@@ -293,6 +294,7 @@ pub fn first_contradiction(
     let described = ModelConfig {
         z_loss: recipe.z_loss,
         sequence_balance_loss: recipe.sequence_balance_loss,
+        balance: recipe.balance,
         quantile_bins: recipe.quantile_bins,
         initial_scale: recipe.initial_scale,
         router_dot: recipe.router_dot,

@@ -142,7 +142,7 @@ fn plan_of_stretch(
     plan.name = place.file_name().map_or_else(String::new, |name| name.to_string_lossy().into());
     plan.checkpoint = crate::config::CheckpointConfig::default();
     plan.evaluation = EvaluationConfig { bigram: false, max_rows: 1, ..plan.evaluation };
-    plan.evaluation.every = 0;
+    (plan.evaluation.every, plan.evaluation.points) = (0, 0);
     plan.log.tensorboard = false;
     Ok(plan)
 }

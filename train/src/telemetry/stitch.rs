@@ -50,16 +50,26 @@ impl Curve {
         folder: &Path,
         metrics: [(&str, u64); N],
     ) -> Result<[Self; N], TrainError> {
-        let mut of_metrics = metrics.map(|metric| (metric, Attempts::default()));
+        let curves = Self::read_all(folder, &metrics)?;
+        Ok(curves.try_into().expect("as many curves as metrics"))
+    }
+
+    /// As [`read_several`](Self::read_several), of as many metrics as there are, in their order.
+    ///
+    /// # Errors
+    /// If the log cannot be read.
+    pub fn read_all(folder: &Path, metrics: &[(&str, u64)]) -> Result<Vec<Self>, TrainError> {
+        let mut of_metrics: Vec<_> = metrics.iter().map(|_| Attempts::default()).collect();
         let cut_short = jsonl::each(folder, |line| {
-            for ((metric, _), attempts) in &mut of_metrics {
+            for ((metric, _), attempts) in metrics.iter().zip(&mut of_metrics) {
                 attempts.add(&line, of(metric));
             }
         })?;
-        Ok(of_metrics.map(|((_, every), attempts)| Self {
+        let curve = |(attempts, (_, every)): (Attempts<f64>, &(&str, u64))| Self {
             cut_short,
-            ..Self::new(attempts.stitch(), every)
-        }))
+            ..Self::new(attempts.stitch(), *every)
+        };
+        Ok(of_metrics.into_iter().zip(metrics).map(curve).collect())
     }
 
     /// The same of lines in the order they were written.

@@ -194,7 +194,7 @@ impl<'a> TrainingLoop<'a> {
         if due(step, self.config.parallel.compare_weights_every) {
             compare_weights(&self.state, self.world)?;
         }
-        if due(step, self.config.evaluation.every) {
+        if self.config.evaluation.is_due(step, self.config.schedule.horizon()) {
             self.pulse.enter(Phase::Evaluation);
             self.evaluate(self.config.evaluation.max_rows)?;
         }
