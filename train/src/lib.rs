@@ -27,6 +27,7 @@ pub mod guard;
 pub mod history;
 pub mod interchange;
 mod json_lines;
+pub mod ladder;
 pub mod launch;
 pub mod memory_plan;
 pub mod operations;

@@ -16,6 +16,12 @@ pub(crate) struct RunLock {
 }
 
 impl RunLock {
+    /// Whether a process trains or changes the run in `folder` right now; nothing is made.
+    pub(crate) fn is_held(folder: &Path) -> bool {
+        let Ok(file) = File::open(folder.join(LOCK_FILE)) else { return false };
+        matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
+    }
+
     /// Takes the lock of the run in `folder`, which is made if it is not there. A file system that
     /// knows no locks gives it to everybody.
     ///

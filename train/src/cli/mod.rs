@@ -9,6 +9,7 @@ mod doctor;
 mod eval;
 mod explain;
 mod forecast;
+mod ladder;
 mod plan;
 mod prove;
 mod replan;
@@ -70,6 +71,9 @@ Example: train capacity --rows 65536 --factors 1.15,1.33 --documents lognormal:6
     /// Say what a large run will reach, from the losses of a ladder of small ones.
     #[command(after_help = "Example: train forecast ladder.json --run d128 --asymptote 3")]
     Forecast(forecast::ForecastArgs),
+    /// Plan, train and look at a ladder: small runs by one rule, from which a large one is forecast.
+    #[command(after_help = "Example: train ladder run examples/ladders/mini.toml")]
+    Ladder(ladder::LadderArgs),
     /// Evaluate checkpoints or exported weights on held-out text.
     #[command(
         after_help = "Example: train eval runs/mini_d96 --step 300,600 --as-trained --record"
@@ -96,6 +100,7 @@ impl Command {
             Self::Explain(args) => args.execute(),
             Self::Capacity(args) => args.execute(),
             Self::Forecast(args) => args.execute(),
+            Self::Ladder(args) => args.execute(),
             Self::Eval(args) => args.execute(),
             Self::Doctor(args) => args.execute(),
         }

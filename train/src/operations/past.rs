@@ -74,7 +74,12 @@ fn past(config: &RunConfig, at: Position) -> Value {
     value
 }
 
-fn first_difference(path: &str, left: &Value, right: &Value) -> Option<(String, String, String)> {
+/// The first field, by its path from `path`, in which two values differ, and both sides of it.
+pub(crate) fn first_difference(
+    path: &str,
+    left: &Value,
+    right: &Value,
+) -> Option<(String, String, String)> {
     if let (Some(a), Some(b)) = (left.as_object(), right.as_object()) {
         let keys: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
         return keys.into_iter().find_map(|key| {

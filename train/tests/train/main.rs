@@ -11,6 +11,7 @@ mod doctor;
 mod exit;
 mod golden;
 mod interchange;
+mod ladder;
 mod memory_plan;
 mod pins;
 mod process;
