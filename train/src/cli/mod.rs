@@ -76,7 +76,7 @@ Example: train capacity --rows 65536 --factors 1.15,1.33 --documents lognormal:6
     Ladder(ladder::LadderArgs),
     /// Evaluate checkpoints or exported weights on held-out text.
     #[command(
-        after_help = "Example: train eval runs/mini_d96 --step 300,600 --as-trained --record"
+        after_help = "Example: train eval runs/mini_d96 --step 200,706 --as-trained --record"
     )]
     Eval(eval::EvalArgs),
     /// Say which device and kernels a run would use, and whether they compute what they mean.

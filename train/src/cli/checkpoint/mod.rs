@@ -43,7 +43,7 @@ Example: train checkpoint reshard runs/mini --step 400 --replicas 2 --shards 4 -
     Reshard(reshard::ReshardArgs),
     /// Write a checkpoint's weights as other tools read them, read them again and compare logits.
     #[command(after_help = "\
-Example: train checkpoint export runs/mini_d96 --step 600 --out mini-hf --dtype bf16")]
+Example: train checkpoint export runs/mini_d96 --step 706 --out mini-hf --dtype bf16")]
     Export(export::ExportArgs),
     /// Make a run of weights that other tools wrote; go on with `train run --resume`.
     #[command(after_help = "\
