@@ -7,6 +7,7 @@ mod checkpoint;
 mod data;
 mod doctor;
 mod eval;
+mod experiment;
 mod explain;
 mod forecast;
 mod plan;
@@ -70,6 +71,9 @@ Example: train capacity --rows 65536 --factors 1.15,1.33 --documents lognormal:6
     /// Say what a large run will reach, from the losses of a ladder of small ones.
     #[command(after_help = "Example: train forecast ladder.json --run d128 --asymptote 3")]
     Forecast(forecast::ForecastArgs),
+    /// Keep record of experiments: what is expected, before; what came of it, after.
+    #[command(after_help = "Example: train experiment list examples/experiments")]
+    Experiment(experiment::ExperimentArgs),
     /// Evaluate checkpoints or exported weights on held-out text.
     #[command(
         after_help = "Example: train eval runs/mini_d96 --step 300,600 --as-trained --record"
@@ -96,6 +100,7 @@ impl Command {
             Self::Explain(args) => args.execute(),
             Self::Capacity(args) => args.execute(),
             Self::Forecast(args) => args.execute(),
+            Self::Experiment(args) => args.execute(),
             Self::Eval(args) => args.execute(),
             Self::Doctor(args) => args.execute(),
         }

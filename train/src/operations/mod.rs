@@ -21,6 +21,7 @@ pub use decay::set_decay;
 pub use exchange::switch_exchange;
 pub use horizon::{MAX_PROGRESS, move_horizon};
 pub use mixture::{change_mixture, read_stages};
+pub(crate) use past::first_difference;
 pub use past::same_past;
 pub use position::position;
 pub use table::Comparison;

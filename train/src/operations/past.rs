@@ -8,8 +8,18 @@ use super::Position;
 use crate::config::RunConfig;
 
 /// Parts of a recipe that may change between attempts.
-const FREE: [&str; 9] =
-    ["name", "parallel", "memory", "evaluation", "checkpoint", "log", "guard", "alarms", "parent"];
+const FREE: [&str; 10] = [
+    "name",
+    "parallel",
+    "memory",
+    "evaluation",
+    "checkpoint",
+    "log",
+    "guard",
+    "alarms",
+    "parent",
+    "experiment",
+];
 
 /// The first field in which what `saved` did until `at` differs from what `config` would have done:
 /// its path, its value there and here.
@@ -74,7 +84,12 @@ fn past(config: &RunConfig, at: Position) -> Value {
     value
 }
 
-fn first_difference(path: &str, left: &Value, right: &Value) -> Option<(String, String, String)> {
+/// The first path at which two values differ, with both.
+pub(crate) fn first_difference(
+    path: &str,
+    left: &Value,
+    right: &Value,
+) -> Option<(String, String, String)> {
     if let (Some(a), Some(b)) = (left.as_object(), right.as_object()) {
         let keys: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
         return keys.into_iter().find_map(|key| {
