@@ -68,6 +68,9 @@ pub struct RunConfig {
     /// The run that this one branched off from, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
+    /// Folder of the experiment that the run is made for; it must be sealed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub experiment: Option<PathBuf>,
 }
 
 /// The state that a branch starts from.

@@ -209,6 +209,14 @@ pub enum TrainError {
         /// The report.
         report: PathBuf,
     },
+    /// A record of an experiment that cannot be used, or does not check.
+    #[error("experiment {path}: {problem}")]
+    Experiment {
+        /// The experiment's folder or file.
+        path: PathBuf,
+        /// What was found and what is needed.
+        problem: String,
+    },
     /// Recorded choices of experts that cannot be used.
     #[error("choices {path}: {problem}")]
     Choices {
@@ -294,6 +302,10 @@ impl TrainError {
 
     pub(crate) fn choices(path: &Path, problem: impl Into<String>) -> Self {
         Self::Choices { path: path.to_owned(), problem: problem.into() }
+    }
+
+    pub(crate) fn experiment(path: &Path, problem: impl Into<String>) -> Self {
+        Self::Experiment { path: path.to_owned(), problem: problem.into() }
     }
 
     pub(crate) fn interchange(path: &Path, problem: impl Into<String>) -> Self {

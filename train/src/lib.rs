@@ -22,6 +22,7 @@ pub mod device;
 pub mod doctor;
 pub mod evaluate;
 pub mod exit;
+pub mod experiment;
 pub mod explain;
 pub mod guard;
 pub mod history;

@@ -13,6 +13,7 @@ use crate::checkpoint::resume::Resumed;
 use crate::config::RunConfig;
 use crate::device::{self, DeviceChoice, OpenDevice};
 use crate::error::TrainError;
+use crate::experiment::link;
 use crate::launch::{self, on_ranks};
 use crate::memory_plan::MemoryPlan;
 use crate::operations::{self, Operation, Position};
@@ -144,6 +145,9 @@ fn assemble_and_train(
     };
     if world.is_first() && !options.resume {
         refuse_to_overwrite(&*storage, options)?;
+    }
+    if world.is_first() {
+        link::check_start(config, &options.out)?;
     }
     let mut data = assemble::data_of_rank(config, world)?;
     let _lock = world.is_first().then(|| RunLock::take(&options.out)).transpose()?;

@@ -7,6 +7,7 @@ mod checkpoint;
 mod data;
 mod doctor;
 mod eval;
+mod experiment;
 mod explain;
 mod forecast;
 mod ladder;
@@ -74,6 +75,9 @@ Example: train capacity --rows 65536 --factors 1.15,1.33 --documents lognormal:6
     /// Plan, train and look at a ladder: small runs by one rule, from which a large one is forecast.
     #[command(after_help = "Example: train ladder run examples/ladders/mini.toml")]
     Ladder(ladder::LadderArgs),
+    /// Keep record of experiments: what is expected, before; what came of it, after.
+    #[command(after_help = "Example: train experiment list examples/experiments")]
+    Experiment(experiment::ExperimentArgs),
     /// Evaluate checkpoints or exported weights on held-out text.
     #[command(
         after_help = "Example: train eval runs/mini_d96 --step 200,706 --as-trained --record"
@@ -101,6 +105,7 @@ impl Command {
             Self::Capacity(args) => args.execute(),
             Self::Forecast(args) => args.execute(),
             Self::Ladder(args) => args.execute(),
+            Self::Experiment(args) => args.execute(),
             Self::Eval(args) => args.execute(),
             Self::Doctor(args) => args.execute(),
         }

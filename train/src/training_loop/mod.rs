@@ -140,7 +140,7 @@ impl<'a> TrainingLoop<'a> {
             pruner: Pruner::default(),
         };
         training.take_shape()?;
-        training.record_start(resumed_from);
+        training.record_start(resumed_from)?;
         lost_openings.iter().for_each(|opening| training.record_lost(opening));
         Ok(training)
     }

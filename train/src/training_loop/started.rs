@@ -1,13 +1,22 @@
 //! What the history keeps of each start of a run: from where, by which plan, on what.
 
 use super::TrainingLoop;
+use crate::error::TrainError;
+use crate::experiment::link;
 use crate::history::{Event, STARTED};
 use crate::operations::{Comparison, Operation, Position};
 use crate::recipe;
 
 impl TrainingLoop<'_> {
     /// Records the start of this attempt, with the whole plan in force.
-    pub(super) fn record_start(&mut self, resumed_from: Option<u64>) {
+    ///
+    /// # Errors
+    /// If the experiment that the run is made for has been altered meanwhile.
+    pub(super) fn record_start(&mut self, resumed_from: Option<u64>) -> Result<(), TrainError> {
+        // Other ranks keep no history, and may not see those folders.
+        if !self.world.is_first() {
+            return Ok(());
+        }
         let text = match (resumed_from, &self.config.parent) {
             (Some(step), _) => format!("resumed from step {step}"),
             (None, Some(parent)) => {
@@ -16,7 +25,7 @@ impl TrainingLoop<'_> {
             (None, None) => "from the first weights".to_owned(),
         };
         let parallel = &self.config.parallel;
-        let event = Event::now(self.state.step, self.record.attempt(), STARTED, text)
+        let mut event = Event::now(self.state.step, self.record.attempt(), STARTED, text)
             .with("batches", self.state.batches)
             .with("release", env!("CARGO_PKG_VERSION"))
             .with("device", self.device.name.clone())
@@ -26,7 +35,14 @@ impl TrainingLoop<'_> {
             .with("optimizer_table", self.state.optimizer.table().digest())
             .with("data", self.data.digest.clone())
             .with("recipe", recipe::to_toml(&self.config));
+        if let Some((folder, seal)) =
+            self.config.experiment.as_ref().zip(link::seal_of(&self.config)?)
+        {
+            let folder = folder.display().to_string();
+            event = event.with(link::FOLDER, folder).with(link::SEAL_DIGEST, seal.digest);
+        }
         self.record.quiet_event(&event);
+        Ok(())
     }
 
     /// Records an opening of longer rows once more: a log that could not be written and a kill have
