@@ -23,6 +23,8 @@ pub struct RunData {
     pub heldout: EvalRows,
     /// Names the contents of the training store, whatever its path.
     pub digest: String,
+    /// The same of the held-out store.
+    pub heldout_digest: String,
     /// Bytes of source text a token of the training store stands for.
     pub bytes_per_token: f64,
 }
@@ -108,6 +110,7 @@ fn open(config: &RunConfig, capped: bool, say: &dyn Fn(String)) -> Result<RunDat
     let store = opener.store(data.store.as_deref(), &data.sources, corpus::train)?;
     let heldout = data.heldout_store.as_deref();
     let heldout = opener.store(heldout, &data.heldout, corpus::heldout)?;
+    let heldout_digest = heldout.manifest().build_digest.clone();
     let manifest = store.manifest();
     let bytes_per_token = manifest.source_bytes() as f64 / manifest.num_tokens().max(1) as f64;
     let digest = manifest.build_digest.clone();
@@ -116,7 +119,8 @@ fn open(config: &RunConfig, capped: bool, say: &dyn Fn(String)) -> Result<RunDat
         mixture_run(config, rows.store()).report(0)?.require_epochs()?;
     }
     let heldout = EvalRows::new(Arc::new(heldout), config.model.max_seq_len)?;
-    Ok(RunData { tokenizer, rows: Arc::new(rows), heldout, digest, bytes_per_token })
+    let rows = Arc::new(rows);
+    Ok(RunData { tokenizer, rows, heldout, digest, heldout_digest, bytes_per_token })
 }
 
 /// The rows of a run's plan.

@@ -70,6 +70,9 @@ pub enum TrainError {
     /// A ladder from which nothing can be forecast.
     #[error(transparent)]
     Forecast(#[from] fulmar_eval::forecast::ForecastError),
+    /// Runs that are no ladder, or a forecast that was altered.
+    #[error(transparent)]
+    Rungs(#[from] crate::forecast::RungsError),
     /// A parameter without a role or a role without a parameter.
     #[error("`{path}` has no {missing}; every trained parameter needs exactly one role")]
     Role {

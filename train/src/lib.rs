@@ -24,6 +24,7 @@ pub mod evaluate;
 pub mod exit;
 pub mod experiment;
 pub mod explain;
+pub mod forecast;
 pub mod guard;
 pub mod history;
 pub mod interchange;

@@ -48,6 +48,11 @@ impl PastRun {
         self.starts().last()?.detail.get("data")?.as_str()
     }
 
+    /// Digest of the held-out text, as the newest start has it; runs of the first release have none.
+    pub fn heldout_digest(&self) -> Option<&str> {
+        self.starts().last()?.detail.get("heldout")?.as_str()
+    }
+
     /// The curves of `metrics`, in their order, in one pass over the log. A metric of which a point
     /// is due at each update is counted for gaps where it is the training loss.
     ///

@@ -14,12 +14,14 @@
 //! # Ok::<(), fulmar_eval::forecast::ForecastError>(())
 //! ```
 
+mod band;
 mod error;
 mod ladder;
 mod power_law;
 mod predict;
 mod rung;
 
+pub use band::{Band, loss_band};
 pub use error::ForecastError;
 pub use ladder::Ladder;
 pub use power_law::PowerLaw;

@@ -1,9 +1,9 @@
 //! `L = L0 + A C^-alpha`.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A power law in compute above an asymptote.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct PowerLaw {
     /// Loss that no compute gets below, `L0`, in nats.
     pub asymptote: f64,

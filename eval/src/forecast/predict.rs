@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::error::refused;
 use super::{ForecastError, Ladder, NUM_POINTS, PowerLaw, Rung};
@@ -14,7 +14,7 @@ pub const MIN_RUNGS: usize = 3;
 pub const SWEEP: [f64; 3] = [-0.1, 0.0, 0.1];
 
 /// The forecast at one point of the run.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct At {
     /// Progress in percent.
     pub progress: usize,
@@ -29,7 +29,7 @@ pub struct At {
 }
 
 /// The end of the run, forecast without one of the rungs.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LeftOut {
     /// The rung that was left out.
     pub rung: String,
@@ -40,7 +40,7 @@ pub struct LeftOut {
 }
 
 /// What a run will reach.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Forecast {
     /// The run.
     pub target: String,
@@ -60,8 +60,7 @@ impl Forecast {
     /// asymptote, or of other asymptotes of the sweep.
     pub fn new(ladder: &Ladder, target: &str, asymptote: f64) -> Result<Self, ForecastError> {
         let flops = ladder.flops(target)?;
-        let rungs: Vec<Rung> =
-            ladder.rungs()?.into_iter().filter(|rung| rung.name != target).collect();
+        let rungs = rungs_but(ladder, target)?;
         check(&rungs, asymptote)?;
         let points = (0..NUM_POINTS)
             .map(|point| at(&rungs, point, flops, asymptote))
@@ -91,7 +90,12 @@ impl Forecast {
     }
 }
 
-fn check(rungs: &[Rung], asymptote: f64) -> Result<(), ForecastError> {
+/// The rungs of a table without the run that is to be forecast.
+pub(super) fn rungs_but(ladder: &Ladder, target: &str) -> Result<Vec<Rung>, ForecastError> {
+    Ok(ladder.rungs()?.into_iter().filter(|rung| rung.name != target).collect())
+}
+
+pub(super) fn check(rungs: &[Rung], asymptote: f64) -> Result<(), ForecastError> {
     if rungs.len() < MIN_RUNGS {
         let (found, progress) = (rungs.len(), 100);
         return Err(ForecastError::TooFew { found, progress, needed: MIN_RUNGS });
@@ -107,11 +111,15 @@ fn check(rungs: &[Rung], asymptote: f64) -> Result<(), ForecastError> {
     }
 }
 
-/// FLOPs and losses, and the names of rungs whose loss is extrapolated.
-type Losses = (Vec<(f64, f64)>, Vec<String>);
+/// FLOPs spent and losses, and the names of rungs whose loss is extrapolated.
+pub(super) type Losses = (Vec<(f64, f64)>, Vec<String>);
 
 /// The rungs at a point.
-fn losses(rungs: &[Rung], point: usize, asymptote: f64) -> Result<Losses, ForecastError> {
+pub(super) fn losses(
+    rungs: &[Rung],
+    point: usize,
+    asymptote: f64,
+) -> Result<Losses, ForecastError> {
     let (mut points, mut extrapolated) = (Vec::new(), Vec::new());
     for rung in rungs {
         let Some(at) = rung.at(point) else { continue };
@@ -148,12 +156,13 @@ fn without(rungs: &[Rung], left: usize, flops: f64, asymptote: f64) -> LeftOut {
     LeftOut { rung: rung.name.clone(), predicted: law.loss(flops), own }
 }
 
-fn progress(point: usize) -> usize {
+/// Progress at a point, in percent.
+pub(super) fn progress(point: usize) -> usize {
     100 / NUM_POINTS * (point + 1)
 }
 
 /// FLOPs that a run has spent at a point.
-fn spent(flops: f64, point: usize) -> f64 {
+pub(super) fn spent(flops: f64, point: usize) -> f64 {
     flops * (point + 1) as f64 / NUM_POINTS as f64
 }
 

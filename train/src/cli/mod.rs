@@ -70,7 +70,9 @@ Example: train capacity --rows 65536 --factors 1.15,1.33 --documents lognormal:6
          train capacity --choices step-81000.safetensors --experts 384 --json")]
     Capacity(capacity::CapacityArgs),
     /// Say what a large run will reach, from the losses of a ladder of small ones.
-    #[command(after_help = "Example: train forecast ladder.json --run d128 --asymptote 3")]
+    #[command(after_help = "\
+Example: train forecast ladder.json --run d128 --asymptote 3
+         train forecast --runs runs/d48 runs/d64 runs/d96 --target d128.toml --preregister d128.json")]
     Forecast(forecast::ForecastArgs),
     /// Plan, train and look at a ladder: small runs by one rule, from which a large one is forecast.
     #[command(after_help = "Example: train ladder run examples/ladders/mini.toml")]

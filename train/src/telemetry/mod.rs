@@ -11,7 +11,7 @@ mod record;
 mod step_line;
 pub mod stitch;
 mod tensorboard;
-mod throughput;
+pub(crate) mod throughput;
 
 pub use config::LogConfig;
 pub use console::Console;

@@ -18,6 +18,12 @@ pub const HELDOUT_LOSS: &str = "eval/heldout/macro_loss";
 pub const ATTEMPT: &str = "attempt";
 /// Cross-entropy plus weighted z-loss, in nats; what balances sequences has its own name.
 pub const LOSS: &str = "train/loss";
+/// Norm of the whole gradient.
+pub const GRAD_NORM: &str = "grad/norm/total";
+/// Share of assignments that the exchange dropped.
+pub const DROP_FRACTION: &str = "moe/drop_fraction";
+/// Which FLOPs speeds count.
+pub const FLOPS_RULE: &str = "throughput/flops_rule";
 /// Tokens a second, of the whole step.
 pub const TOKENS_PER_SECOND: &str = "throughput/tokens_per_second";
 /// The most memory the process has held, in bytes; where the system tells.
@@ -38,7 +44,7 @@ pub fn of_step(report: &StepReport, rates: StepRates, config: &RunConfig) -> Met
     put(LOSS, report.loss);
     put("train/cross_entropy_loss", report.cross_entropy);
     put("train/z_loss", report.z);
-    put("grad/norm/total", report.grad_norm);
+    put(GRAD_NORM, report.grad_norm);
     put("optim/learning_rate", rates.muonh);
     put("optim/adam_learning_rate", rates.adam);
     put("train/router/bias_min", f64::from(report.bias_range.0));
@@ -55,7 +61,7 @@ pub fn of_step(report: &StepReport, rates: StepRates, config: &RunConfig) -> Met
         put("train/router/aux_loss_weighted", weight * sequence_balance);
     }
     let counts = report.counts();
-    put("moe/drop_fraction", counts.drop_fraction());
+    put(DROP_FRACTION, counts.drop_fraction());
     put("moe/sender_drop_fraction", counts.sender_drop_fraction());
     put("moe/receiver_drop_fraction", counts.receiver_drop_fraction());
     put("moe/receiver_drop_fraction_of_received", counts.receiver_drop_fraction_of_received());

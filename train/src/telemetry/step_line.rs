@@ -75,7 +75,7 @@ impl StepLine<'_> {
         put("throughput/mfu", peak.percent(flops, secs));
         put("throughput/peak_flops_per_second", peak.flops_per_second);
         metrics.insert("throughput/peak_source".to_owned(), peak.source.name().into());
-        metrics.insert("throughput/flops_rule".to_owned(), FLOPS_RULE.into());
+        metrics.insert(names::FLOPS_RULE.to_owned(), FLOPS_RULE.into());
     }
 
     fn flops(&self) -> f64 {

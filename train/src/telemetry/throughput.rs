@@ -11,7 +11,7 @@ use crate::parallel::RankKind;
 
 /// Which operations `throughput/mfu` counts: those of SPEC section 7 with the output head, of
 /// forward and backward, whatever is computed again; none of the optimizer's.
-pub(super) const FLOPS_RULE: &str = "with_head";
+pub(crate) const FLOPS_RULE: &str = "with_head";
 
 /// Where a peak comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -34,6 +34,7 @@ impl TrainingLoop<'_> {
             .with("recipe_digest", self.config.digest())
             .with("optimizer_table", self.state.optimizer.table().digest())
             .with("data", self.data.digest.clone())
+            .with("heldout", self.data.heldout_digest.clone())
             .with("recipe", recipe::to_toml(&self.config));
         if let Some((folder, seal)) =
             self.config.experiment.as_ref().zip(link::seal_of(&self.config)?)

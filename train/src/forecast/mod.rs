@@ -1,0 +1,18 @@
+//! A forecast from the runs of a ladder, fixed before the run that it is of, and that run watched
+//! against it.
+//!
+//! [`read_rung`] takes from a run's folder what a forecast needs, and refuses a log that is not whole;
+//! [`ladder_of`] makes a table of several, if they differ only in what a ladder varies
+//! ([`require_alike`]); [`Preregistration`] is the file that fixes the forecast, with a digest.
+
+mod compare;
+mod error;
+mod preregistration;
+mod runs;
+mod trajectory;
+
+pub use compare::{Difference, differences, require_alike};
+pub use error::RungsError;
+pub use preregistration::{Preregistration, RungRecord};
+pub use runs::{DEFAULT_METRIC, RungRun, ladder_of, point_step, read_rung};
+pub use trajectory::{Trajectories, grad_peak, trajectories};
