@@ -23,6 +23,7 @@ pub mod doctor;
 pub mod evaluate;
 pub mod exit;
 pub mod explain;
+pub mod generate;
 pub mod guard;
 pub mod history;
 pub mod interchange;

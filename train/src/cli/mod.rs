@@ -9,6 +9,7 @@ mod doctor;
 mod eval;
 mod explain;
 mod forecast;
+mod generate;
 mod plan;
 mod prove;
 mod replan;
@@ -75,6 +76,11 @@ Example: train capacity --rows 65536 --factors 1.15,1.33 --documents lognormal:6
         after_help = "Example: train eval runs/mini_d96 --step 300,600 --as-trained --record"
     )]
     Eval(eval::EvalArgs),
+    /// Let a checkpoint or exported weights continue texts.
+    #[command(after_help = "\
+Example: train generate runs/mini_d96 --prompt 'My lord, I ' --prompt 'Enter ' --temperature 0
+         train generate mini-hf --prompt 'And ' --new-tokens 300 --top-p 0.9 --seed 7 --json")]
+    Generate(generate::GenerateArgs),
     /// Say which device and kernels a run would use, and whether they compute what they mean.
     #[command(after_help = "Example: train doctor --device wgpu")]
     Doctor(doctor::DoctorArgs),
@@ -97,6 +103,7 @@ impl Command {
             Self::Capacity(args) => args.execute(),
             Self::Forecast(args) => args.execute(),
             Self::Eval(args) => args.execute(),
+            Self::Generate(args) => args.execute(),
             Self::Doctor(args) => args.execute(),
         }
     }
