@@ -128,7 +128,8 @@ impl Batch {
     ) -> Result<Vec<Vec<f32>>, EvalError> {
         if let Some(cache) = self.cache.as_mut().filter(|cache| !cache.is_full()) {
             let rows = self.rows.iter().map(|row| &texts[*row]);
-            let newest: Vec<u32> = rows.clone().map(|text| text.tokens[text.tokens.len() - 1]).collect();
+            let newest: Vec<u32> =
+                rows.clone().map(|text| text.tokens[text.tokens.len() - 1]).collect();
             let live: Vec<bool> = rows.map(|text| !text.ended).collect();
             return scorer.read_on(cache, &newest, &live);
         }

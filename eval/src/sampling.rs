@@ -44,9 +44,8 @@ impl Sampling {
         if self.temperature <= 0.0 {
             return best as u32;
         }
-        let weight = |token: &usize| {
-            f64::from((logits[*token] - logits[best]) / self.temperature).exp()
-        };
+        let weight =
+            |token: &usize| f64::from((logits[*token] - logits[best]) / self.temperature).exp();
         let tokens = self.cut(logits.len(), better, weight);
         let total: f64 = tokens.iter().map(weight).sum();
         let mut left = f64::from(uniform) * total;

@@ -15,12 +15,7 @@ pub(crate) trait Along {
     fn attend(&mut self, qkv: [Tensor<4>; 3], options: &AttentionOptions) -> Tensor<4>;
 
     /// As [`convolve`](Self::convolve), where there is a convolution.
-    fn convolve_if(
-        &mut self,
-        site: ConvSite,
-        conv: &Option<ShortConv>,
-        x: Tensor<3>,
-    ) -> Tensor<3> {
+    fn convolve_if(&mut self, site: ConvSite, conv: &Option<ShortConv>, x: Tensor<3>) -> Tensor<3> {
         match conv {
             Some(conv) => self.convolve(site, conv, x),
             None => x,

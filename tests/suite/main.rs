@@ -14,6 +14,7 @@ mod context;
 mod evaluate;
 mod evaluation;
 mod exactness;
+mod generate;
 mod interchange;
 mod licences;
 mod mixtures;

@@ -61,7 +61,8 @@ impl<R: Router> Transformer<R> {
         dispatcher: &D,
     ) -> Result<(Tensor<2>, DecodeCache), ModelError> {
         let device = self.embedding.weight.val().device();
-        let (input, alignment) = (prompt::input(prompts, &device), Alignment::new(prompts, &device));
+        let (input, alignment) =
+            (prompt::input(prompts, &device), Alignment::new(prompts, &device));
         let (b, len) = (prompts.len(), alignment.len);
         assert!(
             b > 0 && len <= capacity,

@@ -74,7 +74,8 @@ impl Alignment {
         let lengths: Vec<usize> = prompts.iter().map(|prompt| prompt.tokens.len()).collect();
         let (b, len) = (lengths.len(), lengths.iter().copied().max().unwrap_or(0));
         let offsets: Vec<usize> = lengths.iter().map(|of_row| len - of_row).collect();
-        let place = |row: usize, time: usize| (row * len + time.saturating_sub(offsets[row])) as i32;
+        let place =
+            |row: usize, time: usize| (row * len + time.saturating_sub(offsets[row])) as i32;
         let places = (0..b).flat_map(|row| (0..len).map(move |time| place(row, time)));
         let places: Vec<i32> = places.collect();
         let last: Vec<i32> = (0..b).map(|row| place(row, len - 1)).collect();
