@@ -81,7 +81,7 @@ pub fn write<D: TokenDispatcher>(
 ) -> Result<Vec<Sample>, TrainError> {
     let evaluation = &config.evaluation;
     let prompts = match &evaluation.prompts[..] {
-        [] => PROMPTS.map(str::to_owned).to_vec(),
+        [] => shipped_prompts(config, tokenizer),
         prompts => prompts.to_vec(),
     };
     let temperature = evaluation.temperature;
@@ -99,6 +99,14 @@ pub fn write<D: TokenDispatcher>(
         Ok(Sample { step, attempt, prompt, text, temperature })
     };
     prompts.into_iter().zip(texts).map(sample).collect()
+}
+
+/// Those of our own that a row has room for.
+fn shipped_prompts(config: &RunConfig, tokenizer: &Tokenizer) -> Vec<String> {
+    let prompts = PROMPTS.map(str::to_owned).into_iter();
+    prompts
+        .filter(|prompt| encoded(config, std::slice::from_ref(prompt), tokenizer).is_ok())
+        .collect()
 }
 
 fn encoded(

@@ -20,7 +20,7 @@ use crate::graph::{differentiate, gradient, leaf};
 
 pub use options::AttentionOptions;
 pub use reference::reference;
-pub use step::{KeptPositions, attention_step, kept_keys, kept_values};
+pub use step::{KeptPositions, UNREADABLE, attention_step, kept_keys, kept_values};
 
 /// Attention of every query head over the earlier positions of its own document.
 ///

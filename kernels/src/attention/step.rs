@@ -7,6 +7,10 @@ use burn::tensor::{DType, Int, Tensor, TensorData, activation::softmax};
 use super::AttentionOptions;
 use super::reference::{exclude, place};
 
+/// The bias of a position that must not be read: so far below every score that its weight is 0, and
+/// finite, since not every device knows infinities.
+pub const UNREADABLE: f32 = -1e30;
+
 /// What a layer kept of c positions of each row, in any order of positions.
 #[derive(Debug, Clone)]
 pub struct KeptPositions {
@@ -14,7 +18,7 @@ pub struct KeptPositions {
     pub keys: Tensor<4>,
     /// Values by [`kept_values`], [b, m, c, a].
     pub values: Tensor<4>,
-    /// 0 for a position that the row's newest may read, and minus infinity for any other, [b, c].
+    /// 0 for a position that the row's newest may read, [`UNREADABLE`] for any other, [b, c].
     pub bias: Tensor<2>,
 }
 
@@ -118,7 +122,7 @@ mod tests {
         let positions: Vec<usize> = (0..s).collect();
         let seen = |t: usize| t >= 2 && window.is_none_or(|window| t + window >= s);
         let bias: Vec<f32> =
-            (0..b * s).map(|i| if seen(i % s) { 0.0 } else { f32::NEG_INFINITY }).collect();
+            (0..b * s).map(|i| if seen(i % s) { 0.0 } else { UNREADABLE }).collect();
         let kept = KeptPositions {
             keys: kept_keys(k, &positions, &options),
             values: kept_values(v.clone(), &options),

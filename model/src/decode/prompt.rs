@@ -1,6 +1,7 @@
 //! Rows of several lengths as one input, and the same rows with their ends in line.
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
+use fulmar_kernels::attention::UNREADABLE;
 
 use crate::transformer::ModelInput;
 
@@ -63,7 +64,7 @@ pub(super) struct Alignment {
     places: Tensor<1, Int>,
     /// 1 where the token at a time can be read by what follows, else 0, [b, len, 1].
     pub(super) read_on: Tensor<3>,
-    /// 0 where it can, and minus infinity where not, [b, len].
+    /// 0 where it can, [`UNREADABLE`] where not, [b, len].
     pub(super) bias: Tensor<2>,
     /// Index into [b len] of each row's last token `[b]`.
     pub(super) last: Tensor<1, Int>,
@@ -83,7 +84,7 @@ impl Alignment {
             std::iter::repeat_n(false, *offset).chain(prompt.is_read_on())
         });
         let read_on: Vec<bool> = read_on.collect();
-        let bias = read_on.iter().map(|read| if *read { 0.0 } else { f32::NEG_INFINITY });
+        let bias = read_on.iter().map(|read| if *read { 0.0 } else { UNREADABLE });
         let bias: Vec<f32> = bias.collect();
         let read_on: Vec<f32> = read_on.iter().map(|read| f32::from(u8::from(*read))).collect();
         let integers = |values: Vec<i32>| Tensor::from_data(TensorData::from(&values[..]), device);
