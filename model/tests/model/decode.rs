@@ -3,16 +3,18 @@
 //! The two add the same numbers in another order: attention sums over kept positions, products have one
 //! row instead of many. `--nocapture` prints what each comparison saw.
 
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{Device, Tensor, TensorData};
 use fulmar_ep::Local;
 use fulmar_model::config::ConvSite;
 use fulmar_model::moe::quantile::QuantileBalancing;
-use fulmar_model::{Compute, ModelConfig, ModelInput, Preset, Prompt, Transformer};
+use fulmar_model::role::Roles as _;
+use fulmar_model::{Compute, ModelConfig, ModelInput, Preset, Prompt, Role, Transformer, weights};
 
 /// Of logits up to 3: the worst seen is 9.8e-6.
 const TOLERANCE: f32 = 2e-5;
-/// Of products in bf16: a sum in another order may round to its neighbour, 1/256 away.
-const BF16_TOLERANCE: f32 = 0.02;
+/// Of products in bf16, logits up to 3.9: a sum in another order may round to its neighbour, 1/256 away,
+/// and a weight of attention is rounded before or after it is divided. The worst seen is 0.045.
+const BF16_TOLERANCE: f32 = 0.1;
 
 fn small() -> ModelConfig {
     ModelConfig {
@@ -26,10 +28,25 @@ fn small() -> ModelConfig {
     }
 }
 
-/// With weights four times as large as a run begins with, so that scores differ by much.
+/// As a run may have made it: matrices four times as large as at first, and values everywhere that a
+/// run begins with 0 or 1, so that every tap of a convolution counts.
 fn model(config: &ModelConfig) -> Transformer {
     let config = ModelConfig { initial_scale: 2.0, ..config.clone() };
-    Transformer::new(&config, 3, &Device::flex()).expect("valid")
+    let model = Transformer::new(&config, 3, &Device::flex()).expect("valid");
+    let (roles, first) = (model.roles(), weights::export(&model));
+    let moved = |path: &str| {
+        let values = first.get(path)?.clone();
+        let by = match roles.get(path)? {
+            Role::Convolution => 0.4,
+            Role::HeadGate | Role::RouterBias | Role::Gain => 0.1,
+            _ => return Some(values),
+        };
+        let shape = values.shape().to_vec();
+        let drawn = |i: usize| ((i * 7919 + path.len() * 31) % 199) as f32 / 99.5 - 1.0;
+        let values = values.iter::<f32>().enumerate().map(|(i, value)| value + by * drawn(i));
+        Some(TensorData::new(values.collect::<Vec<f32>>(), shape))
+    };
+    weights::import(model, moved).expect("every weight")
 }
 
 fn tokens(len: usize, salt: usize) -> Vec<u32> {
