@@ -1,87 +1,145 @@
-//! Continuations of prompts by sampling.
+//! Continuations of prompts, several in one batch.
 
-use fulmar_data::Batch;
 use fulmar_ep::TokenDispatcher;
 use fulmar_model::moe::router::Router;
+use fulmar_model::{DecodeCache, Prompt};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::error::EvalError;
+use crate::sampling::Sampling;
 use crate::scorer::ModelScorer;
 
-/// How the next token is drawn.
+/// How prompts are continued.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Sampling {
+pub struct Generation {
     /// New tokens a prompt, at most.
     pub max_new_tokens: usize,
-    /// Divides the scores; 0 takes the best token.
-    pub temperature: f32,
-    /// Seed of the draws.
+    /// How a token is drawn.
+    pub sampling: Sampling,
+    /// Seed of the draws of the first prompt; that of each other one is one more.
     pub seed: u64,
-    /// Tokens in the model's row; a longer text is cut at its start.
+    /// Tokens in the model's row. A text that has filled it goes on from its newer half alone.
     pub seq_len: usize,
-    /// Ends a continuation.
+    /// Ends a continuation, and is no part of it.
     pub end_id: u32,
 }
 
-/// The tokens that follow the prompt, without it.
+/// The tokens that follow each prompt, without it.
 ///
-/// Where the model lies on several shards, each of them calls this, and the first one's draws hold
-/// for all: sums of different orders may round a score to another token.
+/// A prompt's draws depend on its seed alone, and what it is continued with on the other prompts only by
+/// the order of f32 sums. Where the model lies on several shards, each of them calls this with the same
+/// prompts, and the first one's draws hold for all. `before` is called before each forward pass.
 ///
 /// # Errors
 /// [`EvalError::Prompt`] for a prompt that is empty or fills the row, or the forward pass's.
 pub fn generate<D: TokenDispatcher, R: Router>(
     scorer: &ModelScorer<'_, D, R>,
-    prompt: &[u32],
-    sampling: &Sampling,
-) -> Result<Vec<u32>, EvalError> {
-    if prompt.is_empty() || prompt.len() >= sampling.seq_len {
-        return Err(EvalError::Prompt { found: prompt.len(), needed: sampling.seq_len - 1 });
+    prompts: &[Vec<u32>],
+    plan: &Generation,
+    before: &mut dyn FnMut(),
+) -> Result<Vec<Vec<u32>>, EvalError> {
+    let longest = plan.seq_len.saturating_sub(1);
+    let fits = |prompt: &&Vec<u32>| (1..=longest).contains(&prompt.len());
+    if let Some(prompt) = prompts.iter().find(|prompt| !fits(prompt)) {
+        return Err(EvalError::Prompt { found: prompt.len(), needed: longest });
     }
-    let mut generator = ChaCha8Rng::seed_from_u64(sampling.seed);
-    let mut text = prompt.to_vec();
-    for _ in 0..sampling.max_new_tokens {
-        let window = &text[text.len().saturating_sub(sampling.seq_len)..];
-        let logits = scorer.next_logits(&Batch::of_document(window), window.len() - 1)?;
-        let logits: Vec<f32> = logits.into_data().iter::<f32>().collect();
-        let next = draw(&logits, sampling.temperature, generator.random());
-        let draws = scorer.shards().gather_u64("sampled token", &[u64::from(next)])?;
-        let next = draws[0][0] as u32;
-        if next == sampling.end_id {
+    let texts = prompts.iter().zip(plan.seed..);
+    let mut texts: Vec<Text> = texts.map(|(prompt, seed)| Text::new(prompt, seed)).collect();
+    let mut batch = Batch::default();
+    for left in (1..=plan.max_new_tokens).rev() {
+        if texts.iter().all(|text| text.ended) {
             break;
         }
-        text.push(next);
-    }
-    Ok(text.split_off(prompt.len()))
-}
-
-/// The token at `uniform` (0 to 1) of the distribution's cumulative sum.
-fn draw(logits: &[f32], temperature: f32, uniform: f32) -> u32 {
-    let best = (0..logits.len()).max_by(|&a, &b| logits[a].total_cmp(&logits[b])).unwrap_or(0);
-    if temperature <= 0.0 {
-        return best as u32;
-    }
-    let weight = |logit: &f32| f64::from((logit - logits[best]) / temperature).exp();
-    let total: f64 = logits.iter().map(weight).sum();
-    let mut left = f64::from(uniform) * total;
-    for (token, logit) in logits.iter().enumerate() {
-        left -= weight(logit);
-        if left < 0.0 {
-            return token as u32;
+        before();
+        let logits = batch.next_logits(scorer, &mut texts, plan.seq_len, left)?;
+        let scored = batch.rows.iter().zip(&logits);
+        let draws = scored.map(|(row, logits)| u64::from(texts[*row].draw(logits, &plan.sampling)));
+        let draws = scorer.shards().gather_u64("sampled tokens", &draws.collect::<Vec<_>>())?;
+        for (row, draw) in batch.rows.iter().zip(&draws[0]) {
+            texts[*row].push(*draw as u32, plan.end_id);
         }
     }
-    best as u32
+    Ok(texts.into_iter().map(Text::continuation).collect())
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// A prompt with what it was continued with.
+struct Text {
+    tokens: Vec<u32>,
+    prompt_len: usize,
+    /// The first token that the model still reads.
+    read_from: usize,
+    generator: ChaCha8Rng,
+    ended: bool,
+}
 
-    #[test]
-    fn draws_follow_the_distribution() {
-        let logits = [0.0, 2f32.ln(), 0.0];
-        assert_eq!([0.0, 0.24, 0.26, 0.74, 0.76].map(|u| draw(&logits, 1.0, u)), [0, 0, 1, 1, 2]);
-        assert_eq!(draw(&logits, 0.0, 0.99), 1);
+impl Text {
+    fn new(prompt: &[u32], seed: u64) -> Self {
+        Self {
+            tokens: prompt.to_vec(),
+            prompt_len: prompt.len(),
+            read_from: 0,
+            generator: ChaCha8Rng::seed_from_u64(seed),
+            ended: false,
+        }
+    }
+
+    /// Of a text that has ended nothing is drawn.
+    fn draw(&mut self, logits: &[f32], sampling: &Sampling) -> u32 {
+        if self.ended { 0 } else { sampling.draw(logits, self.generator.random()) }
+    }
+
+    fn push(&mut self, token: u32, end_id: u32) {
+        self.ended |= token == end_id;
+        if !self.ended {
+            self.tokens.push(token);
+        }
+    }
+
+    /// What the model reads of it as a row of at most `seq_len` tokens.
+    fn row(&mut self, seq_len: usize) -> &[u32] {
+        if self.tokens.len() - self.read_from > seq_len {
+            self.read_from = self.tokens.len() - seq_len.div_ceil(2);
+        }
+        &self.tokens[self.read_from..]
+    }
+
+    fn continuation(mut self) -> Vec<u32> {
+        self.tokens.split_off(self.prompt_len)
+    }
+}
+
+/// The texts that are read together.
+#[derive(Default)]
+struct Batch {
+    /// Indices of texts.
+    rows: Vec<usize>,
+    cache: Option<DecodeCache>,
+}
+
+impl Batch {
+    /// Scores for the next token of each row, of which `left` more follow at most.
+    fn next_logits<D: TokenDispatcher, R: Router>(
+        &mut self,
+        scorer: &ModelScorer<'_, D, R>,
+        texts: &mut [Text],
+        seq_len: usize,
+        left: usize,
+    ) -> Result<Vec<Vec<f32>>, EvalError> {
+        if let Some(cache) = self.cache.as_mut().filter(|cache| !cache.is_full()) {
+            let rows = self.rows.iter().map(|row| &texts[*row]);
+            let newest: Vec<u32> =
+                rows.clone().map(|text| text.tokens[text.tokens.len() - 1]).collect();
+            let live: Vec<bool> = rows.map(|text| !text.ended).collect();
+            return scorer.read_on(cache, &newest, &live);
+        }
+        self.rows = (0..texts.len()).filter(|row| !texts[*row].ended).collect();
+        let prompts = self.rows.iter().map(|row| Prompt::of_document(texts[*row].row(seq_len)));
+        let prompts: Vec<Prompt> = prompts.collect();
+        let longest = prompts.iter().map(|prompt| prompt.tokens.len()).max().unwrap_or(0);
+        // The last token that is drawn is not read.
+        let (logits, cache) = scorer.read(&prompts, (longest + left - 1).min(seq_len))?;
+        self.cache = Some(cache);
+        Ok(logits)
     }
 }

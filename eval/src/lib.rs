@@ -4,6 +4,7 @@ pub mod bigram;
 pub mod forecast;
 pub mod generate;
 pub mod heldout;
+pub mod sampling;
 pub mod scorer;
 
 mod error;

@@ -9,7 +9,7 @@ use fulmar_ep::TokenDispatcher;
 use fulmar_ep::transport::Group;
 use fulmar_model::moe::quantile::QuantileBalancing;
 use fulmar_model::moe::router::Router;
-use fulmar_model::{ModelInput, Transformer};
+use fulmar_model::{DecodeCache, ModelInput, Prompt, Transformer};
 
 use crate::error::EvalError;
 
@@ -67,6 +67,47 @@ impl<'a, D: TokenDispatcher, R: Router> ModelScorer<'a, D, R> {
         let len = positions.len();
         let hidden = hidden.narrow(1, positions.start, len).reshape([batch.num_rows * len, d]);
         Ok(self.model.logits(hidden))
+    }
+
+    /// Reads prompts with room for rows of `capacity` tokens: the scores `[v]` of what may follow each,
+    /// and what [`read_on`](Self::read_on) goes on with.
+    ///
+    /// # Errors
+    /// If the forward pass fails.
+    ///
+    /// # Panics
+    /// As [`Transformer::read`].
+    pub fn read(
+        &self,
+        prompts: &[Prompt],
+        capacity: usize,
+    ) -> Result<(Vec<Vec<f32>>, DecodeCache), EvalError> {
+        let (hidden, cache) = self.model.read(prompts, capacity, self.dispatcher)?;
+        Ok((self.scores(hidden), cache))
+    }
+
+    /// One more token of each row that was read: the scores `[v]` of what may follow it, which mean
+    /// nothing where a row is not `live`.
+    ///
+    /// # Errors
+    /// If the forward pass fails.
+    ///
+    /// # Panics
+    /// As [`Transformer::read_on`].
+    pub fn read_on(
+        &self,
+        cache: &mut DecodeCache,
+        tokens: &[u32],
+        live: &[bool],
+    ) -> Result<Vec<Vec<f32>>, EvalError> {
+        Ok(self.scores(self.model.read_on(cache, tokens, live, self.dispatcher)?))
+    }
+
+    fn scores(&self, hidden: Tensor<2>) -> Vec<Vec<f32>> {
+        let logits = self.model.logits(hidden);
+        let [_, v] = logits.dims();
+        let logits: Vec<f32> = logits.into_data().iter::<f32>().collect();
+        logits.chunks(v).map(<[f32]>::to_vec).collect()
     }
 
     fn hidden(&self, batch: &Batch) -> Result<Tensor<2>, EvalError> {

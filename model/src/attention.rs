@@ -2,9 +2,10 @@
 
 use burn::module::{Module, Param};
 use burn::tensor::{Int, Tensor};
-use fulmar_kernels::attention::{AttentionOptions, attention};
+use fulmar_kernels::attention::AttentionOptions;
 use fulmar_kernels::gated::head_gate;
 
+use crate::along::{Along, WholeRows};
 use crate::compute::Compute;
 use crate::config::{ConvSite, ModelConfig};
 use crate::init::Initializer;
@@ -75,6 +76,11 @@ impl Attention {
 
     /// `u` [b, s, d], normalised, to [b, s, d]; `segment_ids` [b, s] name the documents.
     pub fn forward(&self, u: Tensor<3>, segment_ids: Tensor<2, Int>) -> Tensor<3> {
+        self.forward_along(u, &mut WholeRows { segment_ids: &segment_ids })
+    }
+
+    /// As [`forward`](Self::forward), with what `along` reaches of the rows.
+    pub(crate) fn forward_along(&self, u: Tensor<3>, along: &mut impl Along) -> Tensor<3> {
         let [b, s, d] = u.dims();
         let compute = self.compute;
         let flat = compute.operand(u.reshape([b * s, d]));
@@ -83,17 +89,14 @@ impl Attention {
             let width = projected.dims()[1];
             projected.reshape([b, s, width])
         };
-        let convolve = |x, conv: &Option<ShortConv>| match conv {
-            Some(conv) => conv.forward(x, segment_ids.clone()),
-            None => x,
-        };
         let heads = |x: Tensor<3>, count| x.reshape([b, s, count, self.head_dim]);
 
         let q = heads(project(&self.w_q), self.num_heads);
-        let k = heads(convolve(project(&self.w_k), &self.conv_k), self.stored_kv_heads);
-        let v = heads(convolve(project(&self.w_v), &self.conv_v), self.stored_kv_heads);
-        let [q, k, v] = [q, k, v].map(|x| compute.operand(x));
-        let y = compute.result(attention(q, k, v, segment_ids.clone(), &self.options));
+        let k = along.convolve_if(ConvSite::K, &self.conv_k, project(&self.w_k));
+        let v = along.convolve_if(ConvSite::V, &self.conv_v, project(&self.w_v));
+        let [k, v] = [k, v].map(|x| heads(x, self.stored_kv_heads));
+        let qkv = [q, k, v].map(|x| compute.operand(x));
+        let y = compute.result(along.attend(qkv, &self.options));
 
         let gate = compute.product(flat, self.gate.val());
         let y = head_gate(y.reshape([b * s, self.num_heads, self.head_dim]), gate);

@@ -4,6 +4,7 @@ use burn::module::Module;
 use burn::tensor::{Int, Tensor};
 use fulmar_ep::{EpError, Keep, TokenDispatcher};
 
+use crate::along::{Along, WholeRows};
 use crate::attention::Attention;
 use crate::config::{ConvSite, ModelConfig};
 use crate::init::Initializer;
@@ -124,10 +125,14 @@ impl<R: Router> Block<R> {
 
     /// The first half: `x + conv(attention(norm(x)))`.
     pub fn attend(&self, x: Tensor<3>, segment_ids: &Tensor<2, Int>) -> Tensor<3> {
+        self.attend_along(x, &mut WholeRows { segment_ids })
+    }
+
+    fn attend_along(&self, x: Tensor<3>, along: &mut impl Along) -> Tensor<3> {
         let dims = x.dims();
         let u = normed(&self.attention_norm, &x).reshape(dims);
-        let attended = self.attention.forward(u, segment_ids.clone());
-        x + convolved(attended, &self.attention_conv, segment_ids)
+        let attended = self.attention.forward_along(u, along);
+        x + along.convolve_if(ConvSite::Attention, &self.attention_conv, attended)
     }
 
     /// What the router and the experts read [t, d], from the output of [`attend`](Self::attend).
@@ -149,27 +154,41 @@ impl<R: Router> Block<R> {
         Ok((self.mixed_into(x, mixed, segment_ids), stats))
     }
 
+    /// As [`forward`](Self::forward) without its statistics, with what `along` reaches of the rows.
+    pub(crate) fn forward_along<D: TokenDispatcher, B: Balancing>(
+        &self,
+        x: Tensor<3>,
+        along: &mut impl Along,
+        routed: &Routed<'_, D, B>,
+    ) -> Result<Tensor<3>, EpError> {
+        let x = self.attend_along(x, along);
+        let (mixed, _) = self.moe.forward(self.router_input(&x), routed)?;
+        Ok(self.mixed_into_along(x, mixed, along))
+    }
+
     fn mixed_into(
         &self,
         x: Tensor<3>,
         mixed: Tensor<2>,
         segment_ids: &Tensor<2, Int>,
     ) -> Tensor<3> {
+        self.mixed_into_along(x, mixed, &mut WholeRows { segment_ids })
+    }
+
+    fn mixed_into_along(
+        &self,
+        x: Tensor<3>,
+        mixed: Tensor<2>,
+        along: &mut impl Along,
+    ) -> Tensor<3> {
         let dims = x.dims();
-        x + convolved(mixed.reshape(dims), &self.moe_conv, segment_ids)
+        x + along.convolve_if(ConvSite::Mlp, &self.moe_conv, mixed.reshape(dims))
     }
 }
 
 fn normed(norm: &GatedRmsNorm, x: &Tensor<3>) -> Tensor<2> {
     let [b, s, d] = x.dims();
     norm.forward(x.clone().reshape([b * s, d]))
-}
-
-fn convolved(x: Tensor<3>, conv: &Option<ShortConv>, segment_ids: &Tensor<2, Int>) -> Tensor<3> {
-    match conv {
-        Some(conv) => conv.forward(x, segment_ids.clone()),
-        None => x,
-    }
 }
 
 impl<R: Router + Roles> Roles for Block<R> {

@@ -7,8 +7,10 @@ pub mod flops;
 pub mod params;
 pub mod preset;
 
+mod along;
 pub mod attention;
 pub mod block;
+pub mod decode;
 pub mod init;
 pub mod moe;
 pub mod norm;
@@ -22,6 +24,7 @@ mod error;
 
 pub use compute::Compute;
 pub use config::ModelConfig;
+pub use decode::{DecodeCache, Prompt};
 pub use error::ModelError;
 pub use init::Initializer;
 pub use preset::{Preset, rung_steps};

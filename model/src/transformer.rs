@@ -266,7 +266,11 @@ impl<R: Router> Transformer<R> {
         }
     }
 
-    fn embed(&self, tokens: &Tensor<2, Int>, plan: Option<&BackwardPlan<'_>>) -> Tensor<3> {
+    pub(crate) fn embed(
+        &self,
+        tokens: &Tensor<2, Int>,
+        plan: Option<&BackwardPlan<'_>>,
+    ) -> Tensor<3> {
         let [b, s] = tokens.dims();
         let mut embedding = self.embedding.weight.val();
         if let Some(plan) = plan {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use fulmar_data::mixture::SimulatedEpoching;
 use fulmar_data::{DEFAULT_BLOCK_ROWS, DocumentMarks, ReadAhead, Stage};
+use fulmar_eval::sampling::Sampling;
 use fulmar_model::config::RouterDot;
 use fulmar_model::{Compute, ModelConfig, Recompute};
 use serde::{Deserialize, Serialize};
@@ -197,11 +198,30 @@ pub struct EvaluationConfig {
     pub max_rows: usize,
     /// Whether a token bigram of the same training rows is evaluated beside the model.
     pub bigram: bool,
+    /// Beginnings of documents that the model continues at each evaluation, into `samples.jsonl`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub prompts: Vec<String>,
+    /// New tokens of a continuation, at most.
+    #[serde(skip_serializing_if = "is_default_new_tokens")]
+    pub new_tokens: usize,
+    /// Temperature of the draws; 0 takes the best token each time. Below 1, so that a small model's
+    /// unlikely tokens do not drown the likely ones.
+    #[serde(skip_serializing_if = "is_default_temperature")]
+    pub temperature: f32,
 }
 
 impl Default for EvaluationConfig {
     fn default() -> Self {
-        Self { every: 0, points: 0, batch_rows: 8, max_rows: 0, bigram: true }
+        Self {
+            every: 0,
+            points: 0,
+            batch_rows: 8,
+            max_rows: 0,
+            bigram: true,
+            prompts: Vec::new(),
+            new_tokens: DEFAULT_NEW_TOKENS,
+            temperature: DEFAULT_TEMPERATURE,
+        }
     }
 }
 
@@ -218,6 +238,10 @@ impl EvaluationConfig {
         if self.batch_rows == 0 {
             return Err(TrainError::config("evaluation.batch_rows", 0, "at least 1"));
         }
+        let sampling = Sampling { temperature: self.temperature, ..Sampling::ALL };
+        if let Some((field, found, rule)) = sampling.problem() {
+            return Err(TrainError::config(format!("evaluation.{field}"), found, rule));
+        }
         if self.points > 0 && self.every > 0 {
             let found = format!("{} beside `evaluation.every` = {}", self.points, self.every);
             return Err(TrainError::config("evaluation.points", found, "one of them"));
@@ -228,6 +252,19 @@ impl EvaluationConfig {
         }
         Ok(())
     }
+}
+
+const DEFAULT_NEW_TOKENS: usize = 48;
+const DEFAULT_TEMPERATURE: f32 = 0.8;
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls it with")]
+fn is_default_new_tokens(number: &usize) -> bool {
+    *number == DEFAULT_NEW_TOKENS
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls it with")]
+fn is_default_temperature(temperature: &f32) -> bool {
+    *temperature == DEFAULT_TEMPERATURE
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls it with")]

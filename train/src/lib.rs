@@ -25,6 +25,7 @@ pub mod exit;
 pub mod experiment;
 pub mod explain;
 pub mod forecast;
+pub mod generate;
 pub mod guard;
 pub mod history;
 pub mod interchange;

@@ -9,6 +9,7 @@ use crate::error::TrainError;
 use crate::evaluate;
 use crate::history::{Event, History, STARTED};
 use crate::recipe;
+use crate::samples::{self, Sample};
 use crate::telemetry::names;
 use crate::telemetry::stitch::Curve;
 
@@ -63,6 +64,14 @@ impl PastRun {
         let metrics: Vec<(&str, u64)> =
             metrics.iter().map(|metric| (*metric, every(metric))).collect();
         Curve::read_all(&self.folder, &metrics)
+    }
+
+    /// What the model wrote at evaluations, in the order in which it did.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn samples(&self) -> Result<Vec<Sample>, TrainError> {
+        samples::read(&self.folder)
     }
 
     /// Loss over all held-out text, `eval/heldout/macro_loss`, by completed updates.

@@ -8,7 +8,7 @@ use crate::config::RunConfig;
 use crate::plan::grouped;
 use crate::plot;
 use crate::run::{RunOptions, RunSummary};
-use crate::samples::{Sample, TEMPERATURE};
+use crate::samples::Sample;
 use crate::telemetry::console;
 use crate::telemetry::memory::{self, Sizes};
 
@@ -152,8 +152,9 @@ fn load_table(summary: &RunSummary) -> String {
 }
 
 fn print_samples(samples: &[Sample]) {
-    println!("samples at temperature {TEMPERATURE}");
-    for Sample { prompt, text } in samples {
+    let temperature = samples.first().map_or(0.0, |sample| sample.temperature);
+    println!("samples at temperature {temperature}");
+    for Sample { prompt, text, .. } in samples {
         println!("  {prompt}|{}", text.replace('\n', "\n    "));
     }
     println!();

@@ -19,7 +19,7 @@ use crate::memory_plan::MemoryPlan;
 use crate::operations::{self, Operation, Position};
 use crate::plan::grouped;
 use crate::run_lock::RunLock;
-use crate::samples::Sample;
+use crate::samples::{self, Sample};
 use crate::state::TrainState;
 use crate::step::StepReport;
 use crate::stop_signal::StopSignal;
@@ -40,7 +40,8 @@ pub struct RunOptions {
     pub resume: bool,
     /// Stop after this many completed updates instead of at the schedule's end.
     pub stop_after: Option<u64>,
-    /// Let the model write a few continuations at the end.
+    /// Let the model write: continuations of the recipe's prompts at each evaluation, and of some at
+    /// the end.
     pub samples: bool,
     /// Raised to make the run save and end after the step at hand.
     pub stop: StopSignal,
@@ -150,6 +151,7 @@ fn assemble_and_train(
         link::check_start(config, &options.out)?;
     }
     let mut data = assemble::data_of_rank(config, world)?;
+    samples::check(config, &data.tokenizer)?;
     let _lock = world.is_first().then(|| RunLock::take(&options.out)).transpose()?;
     let operations = operations::of_all_ranks(&options.out, world)?;
     let Resumed { state, plan, from, .. } =

@@ -7,6 +7,7 @@ mod cpu;
 mod cube;
 mod options;
 mod reference;
+mod step;
 
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, Dispatch, Flex, backend_extension};
@@ -19,6 +20,7 @@ use crate::graph::{differentiate, gradient, leaf};
 
 pub use options::AttentionOptions;
 pub use reference::reference;
+pub use step::{KeptPositions, UNREADABLE, attention_step, kept_keys, kept_values};
 
 /// Attention of every query head over the earlier positions of its own document.
 ///

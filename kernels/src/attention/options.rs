@@ -54,6 +54,14 @@ impl AttentionOptions {
         slot * self.own_kv_heads / j
     }
 
+    /// The own head behind each head that [`kept_keys`](super::kept_keys) keeps of `j` stored ones: the
+    /// own heads where all serve equally many stored ones, or else one for each stored head.
+    pub(super) fn kept_heads(&self, j: usize) -> Vec<i32> {
+        let own = self.own_kv_heads;
+        let kept = if j.is_multiple_of(own) { own } else { j };
+        (0..kept).map(|head| (head * own / kept) as i32).collect()
+    }
+
     /// Cosine and sine of pair i at the n-th of `positions`, at `[n * a / 4 + i]`; empty without
     /// rotation.
     pub(super) fn rotary_table(

@@ -17,8 +17,10 @@ pub fn reference(
     let operand = |x: Tensor<4>| x.cast(dtype).cast(DType::F32);
     let own: Vec<i32> = (0..h).map(|head| options.own_head(head, h, j) as i32).collect();
     let own = Tensor::<1, Int>::from_data(TensorData::new(own, [h]), &segment_ids.device());
-    let q = operand(place(q, options)).mul_scalar(options.qk_mult).swap_dims(1, 2);
-    let k = operand(place(k.select(2, own.clone()), options)).swap_dims(1, 2);
+    let positions: Vec<usize> = (0..q.dims()[1]).collect();
+    let place = |x| operand(place(x, &positions, options));
+    let q = place(q).mul_scalar(options.qk_mult).swap_dims(1, 2);
+    let k = place(k.select(2, own.clone())).swap_dims(1, 2);
     let v = v.select(2, own);
 
     let scores = q.matmul(k.transpose()).div_scalar((a as f64).sqrt());
@@ -26,13 +28,19 @@ pub fn reference(
     let weights = softmax(scores.mask_fill(forbidden, f32::NEG_INFINITY), 3);
     let y = operand(weights).matmul(v.clone().swap_dims(1, 2)).swap_dims(1, 2);
 
-    let along = (y.clone() * v.clone()).sum_dim(3);
-    let square = (v.clone() * v.clone()).sum_dim(3).add_scalar(options.exclusive_eps);
-    (y - along / square * v).cast(dtype)
+    exclude(y, v, options.exclusive_eps).cast(dtype)
 }
 
-/// Divided by the root mean square of each head, then rotated by position.
-fn place(x: Tensor<4>, options: &AttentionOptions) -> Tensor<4> {
+/// `y` [b, s, h, a] without its part along `v`.
+pub(super) fn exclude(y: Tensor<4>, v: Tensor<4>, eps: f64) -> Tensor<4> {
+    let along = (y.clone() * v.clone()).sum_dim(3);
+    let square = (v.clone() * v.clone()).sum_dim(3).add_scalar(eps);
+    y - along / square * v
+}
+
+/// `x` [b, s, h, a] divided by the root mean square of each head, then rotated by its position, of
+/// which there is one for each of s or of b s.
+pub(super) fn place(x: Tensor<4>, positions: &[usize], options: &AttentionOptions) -> Tensor<4> {
     let mean_square = (x.clone() * x.clone()).mean_dim(3);
     let x = x / mean_square.add_scalar(options.norm_eps).sqrt();
     if options.rope_base.is_none() {
@@ -40,7 +48,7 @@ fn place(x: Tensor<4>, options: &AttentionOptions) -> Tensor<4> {
     }
     let [b, s, h, a] = x.dims();
     let pairs = a / 4;
-    let (cos, sin) = rotary(s, a, options, &x.device());
+    let (cos, sin) = rotary(positions, [s, a], options, &x.device());
     let halves = x.split(a / 2, 3);
     let turned = halves[0].clone().reshape([b, s, h, pairs, 2]);
     let (even, odd) = (turned.clone().narrow(4, 0, 1), turned.narrow(4, 1, 1));
@@ -50,17 +58,18 @@ fn place(x: Tensor<4>, options: &AttentionOptions) -> Tensor<4> {
     Tensor::cat(vec![turned, halves[1].clone()], 3)
 }
 
-/// Cosine and sine, each [1, s, 1, pairs, 1].
+/// Cosine and sine, each [1 or b, s, 1, pairs, 1].
 fn rotary(
-    s: usize,
-    a: usize,
+    positions: &[usize],
+    [s, a]: [usize; 2],
     options: &AttentionOptions,
     device: &Device,
 ) -> (Tensor<5>, Tensor<5>) {
-    let table = options.rotary_table(0..s, a);
+    let table = options.rotary_table(positions.iter().copied(), a);
+    let shape = [positions.len() / s, s, 1, a / 4, 1];
     let part = |which: usize| {
         let values: Vec<f32> = table.iter().map(|turn| turn[which]).collect();
-        Tensor::from_data(TensorData::new(values, [1, s, 1, a / 4, 1]), device)
+        Tensor::from_data(TensorData::new(values, shape), device)
     };
     (part(0), part(1))
 }

@@ -2,6 +2,7 @@
 
 mod case;
 mod compute;
+mod decode;
 mod documents;
 mod golden;
 mod observation;

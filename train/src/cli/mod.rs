@@ -11,6 +11,7 @@ mod experiment;
 mod explain;
 mod forecast;
 mod ladder;
+mod generate;
 mod plan;
 mod prove;
 mod replan;
@@ -85,6 +86,11 @@ Example: train forecast ladder.json --run d128 --asymptote 3
         after_help = "Example: train eval runs/mini_d96 --step 200,706 --as-trained --record"
     )]
     Eval(eval::EvalArgs),
+    /// Let a checkpoint or exported weights continue texts.
+    #[command(after_help = "\
+Example: train generate runs/mini_d96 --prompt 'My lord, I ' --prompt 'Enter ' --temperature 0
+         train generate mini-hf --prompt 'And ' --new-tokens 300 --top-p 0.9 --seed 7 --json")]
+    Generate(generate::GenerateArgs),
     /// Say which device and kernels a run would use, and whether they compute what they mean.
     #[command(after_help = "Example: train doctor --device wgpu")]
     Doctor(doctor::DoctorArgs),
@@ -109,6 +115,7 @@ impl Command {
             Self::Ladder(args) => args.execute(),
             Self::Experiment(args) => args.execute(),
             Self::Eval(args) => args.execute(),
+            Self::Generate(args) => args.execute(),
             Self::Doctor(args) => args.execute(),
         }
     }

@@ -62,10 +62,22 @@ impl TrainingLoop<'_> {
         Ok(Some(fulmar_eval::evaluate(&self.data.heldout, batch_rows, 0, &solo, nats)?))
     }
 
-    /// Continuations of a few prompts.
+    /// Continuations of prompts, which the first rank records; none where the run shall write nothing.
     pub(super) fn samples(&self) -> Result<Vec<Sample>, TrainError> {
+        if !self.options.samples {
+            return Ok(Vec::new());
+        }
         let model = self.state.evaluation_model(&self.balancing);
         let scorer = ModelScorer::new(&model, &self.dropless, &self.device.device);
-        samples::write(&self.shape, &self.data, &scorer)
+        let written_by = (self.state.step, self.record.attempt());
+        let tokenizer = &self.data.tokenizer;
+        let mut before = || self.pulse.beat();
+        let samples = samples::write(&self.shape, tokenizer, &scorer, written_by, &mut before)?;
+        if self.world.is_first()
+            && let Err(error) = samples::record(self.out, &samples)
+        {
+            self.record.line(&format!("samples are not written: {}", error.chain()));
+        }
+        Ok(samples)
     }
 }

@@ -184,7 +184,7 @@ impl<'a> TrainingLoop<'a> {
         let heldout = self.evaluate(0)?;
         self.pulse.enter(Phase::Ending);
         let bigram = if self.world.is_first() { self.bigram()? } else { None };
-        let samples = if self.options.samples { self.samples()? } else { Vec::new() };
+        let samples = self.samples()?;
         Ok(self.summary(stopped, Some(heldout), bigram, samples))
     }
 
@@ -197,6 +197,9 @@ impl<'a> TrainingLoop<'a> {
         if self.config.evaluation.is_due(step, self.config.schedule.horizon()) {
             self.pulse.enter(Phase::Evaluation);
             self.evaluate(self.config.evaluation.max_rows)?;
+            if !self.config.evaluation.prompts.is_empty() {
+                self.samples()?;
+            }
         }
         self.save_if_due(tidings)?;
         self.pulse.enter(Phase::Hooks);

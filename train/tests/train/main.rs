@@ -9,6 +9,7 @@ mod data_sources;
 mod disk_full;
 mod doctor;
 mod exit;
+mod generate;
 mod golden;
 mod interchange;
 mod ladder;
