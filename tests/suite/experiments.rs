@@ -4,12 +4,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Parser as _;
+use fulmar::model::Recompute;
 use fulmar::train::cli::Cli;
 use fulmar::train::experiment::{
-    self, CloseOptions, Conclusion, Seal, Source, Standing, Verdict, close, seal,
+    self, CloseOptions, Conclusion, Protocol, Seal, Source, Standing, Verdict, close, seal,
 };
 use fulmar::train::history::History;
-use fulmar::train::{RunConfig, TrainError, recipe, run};
+use fulmar::train::memory_plan::MemoryPlan;
+use fulmar::train::prove::{ProveOptions, prove};
+use fulmar::train::{DeviceChoice, RunConfig, TrainError, recipe, run};
 
 use crate::tiny::{Tiny, steps_from};
 
@@ -202,6 +205,25 @@ fn the_rule_gives_the_verdict_and_the_record_checks() {
 }
 
 #[test]
+fn a_run_of_a_closed_experiment_can_be_proved_and_branched_off() {
+    let trial = Trial::sealed();
+    trial.run_both();
+    trial.close(None).expect("all runs are made");
+    let run = trial.tiny.path("one");
+    let options =
+        ProveOptions { run: run.clone(), steps: None, until: None, device: DeviceChoice::Cpu };
+    prove(&options).and_then(|proof| proof.verdict()).expect("trained again");
+    let (run, branch) = (run.display().to_string(), trial.tiny.path("end"));
+    let place = branch.display().to_string();
+    let rest = ["--from", "2", "--steps", "6", "--reason", "a look", "--branch", &place];
+    train(&[&["replan", run.as_str()][..], &rest].concat()).expect("made");
+    let recipe = recipe::load(&branch.join("recipe.toml"), &[]).expect("a recipe");
+    assert_eq!(recipe.experiment, None);
+    // The line about the branch is a later one of the run's history.
+    assert_eq!(Standing::of(&trial.folder).problem, None);
+}
+
+#[test]
 fn every_later_edit_is_named() {
     let trial = Trial::sealed();
     trial.run_both();
@@ -307,4 +329,66 @@ fn train(args: &[&str]) -> Result<(), TrainError> {
 
 fn list(folder: &Path) -> Result<(), TrainError> {
     train(&["experiment", "list", folder.to_str().expect("a plain path")])
+}
+
+/// A folder of the repository.
+fn shipped(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
+}
+
+#[test]
+fn every_experiment_that_ships_is_complete_and_checks() {
+    let folders = experiment::experiments_in(&shipped("examples/experiments")).expect("listed");
+    assert!(folders.len() >= 6, "{folders:?}");
+    for folder in folders {
+        let place = folder.display();
+        assert_eq!(Standing::of(&folder).problem, None, "{place}");
+        let protocol = Protocol::read(&folder).unwrap_or_else(|e| panic!("{}", e.chain()));
+        protocol.validate().unwrap_or_else(|e| panic!("{place}: {}", e.chain()));
+        for run in &protocol.runs {
+            run.config(&folder).unwrap_or_else(|e| panic!("{place}: {}", e.chain()));
+        }
+    }
+}
+
+/// The plan of the published run on one rack with another exchange.
+fn hero_with(exchange: &str) -> MemoryPlan {
+    let overrides = [
+        "batch.rows=1024",
+        "batch.micro_rows=16",
+        "parallel.shards=64",
+        &format!("parallel.dispatch={{ kind = {exchange} }}"),
+    ];
+    let overrides = overrides.map(str::to_owned);
+    let file = shipped("examples/recipes/d6144.toml");
+    MemoryPlan::new(&recipe::load(&file, &overrides).unwrap_or_else(|e| panic!("{}", e.chain())))
+}
+
+#[test]
+fn the_worked_records_have_the_figures_of_our_planner() {
+    let gib = |bytes: u64| format!("{:.2} GiB", bytes as f64 / f64::from(1 << 30));
+    let cells = hero_with("\"fixed_cells\", capacity_factor = 1.0");
+    let [one, three] = [1, 3].map(|waves| {
+        let exchange = format!("\"pooled_wave\", num_expert_waves = {waves}");
+        hero_with(&exchange)
+    });
+    let mode = |plan: &MemoryPlan| *plan.mode(Recompute::Block);
+    let of_record = |record: &str| -> Vec<String> {
+        let folder = shipped("examples/experiments").join(record);
+        let facts = Protocol::read(&folder).expect("a record").facts.into_iter();
+        facts
+            .filter(|fact| fact.how.contains("plan") || fact.how == "the same")
+            .map(|f| f.ours)
+            .collect()
+    };
+    assert_eq!(
+        of_record("fixed_cells_at_64_shards"),
+        [cells.exchange, three.exchange, mode(&cells).block, mode(&three).block, mode(&cells).peak]
+            .map(gib)
+    );
+    let spared = mode(&one).peak - mode(&three).peak;
+    assert_eq!(
+        of_record("six_expert_receiver_bank"),
+        [one.exchange, three.exchange, mode(&one).block, mode(&three).block, spared].map(gib)
+    );
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use super::seal::{altered, digest_without};
+use super::seal::{altered, digest_of_file, digest_without};
 use crate::error::TrainError;
 
 /// Name of the conclusion in an experiment's folder.
@@ -79,10 +79,43 @@ pub struct RunEvidence {
     pub horizon: u64,
     /// Updates that were left out because they were not finite.
     pub skipped: u64,
-    /// Digest of its metric log.
-    pub log: String,
-    /// Digest of its history.
-    pub history: String,
+    /// Its metric log.
+    pub log: Evidence,
+    /// Its history.
+    pub history: Evidence,
+}
+
+/// A file to which lines are only added, as it was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Evidence {
+    /// Its size.
+    pub bytes: u64,
+    /// Digest of so many first bytes of it.
+    pub digest: String,
+}
+
+impl Evidence {
+    /// Of a file as it is.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn of(path: &Path) -> Result<Self, TrainError> {
+        let file = std::fs::metadata(path).map_err(TrainError::io("read", path))?;
+        Ok(Self { bytes: file.len(), digest: digest_of_file(path, file.len())? })
+    }
+
+    /// Whether the file is there and begins so.
+    ///
+    /// # Errors
+    /// If it is there and does not, or cannot be read.
+    pub fn is_at(&self, path: &Path) -> Result<bool, TrainError> {
+        if !path.exists() {
+            return Ok(false);
+        }
+        let found = digest_of_file(path, self.bytes)?;
+        if found == self.digest { Ok(true) } else { Err(altered(path, &found, &self.digest)) }
+    }
 }
 
 impl RunEvidence {

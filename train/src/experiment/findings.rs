@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::conclusion::RunEvidence;
+use super::conclusion::{Evidence, RunEvidence};
 use super::link::{SEAL_DIGEST, as_planned};
 use super::measure::Measure;
-use super::seal::{Seal, digest_of_file};
+use super::seal::Seal;
 use crate::error::TrainError;
 use crate::history::HISTORY_FILE;
 use crate::past_run::PastRun;
@@ -73,8 +73,8 @@ impl MadeRun {
             steps: loss.points.last_key_value().map_or(0, |(step, _)| *step),
             horizon: run.config.schedule.horizon(),
             skipped: loss.skipped,
-            log: digest_of_file(&folder.join(LOG_FILE))?,
-            history: digest_of_file(&folder.join(HISTORY_FILE))?,
+            log: Evidence::of(&folder.join(LOG_FILE))?,
+            history: Evidence::of(&folder.join(HISTORY_FILE))?,
         };
         Ok(Some(Self { evidence, curves }))
     }

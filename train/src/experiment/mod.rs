@@ -19,7 +19,9 @@ mod seal;
 mod standing;
 
 pub use close::{CloseOptions, close};
-pub use conclusion::{Conclusion, CriterionFinding, MeasureFinding, RunEvidence, Verdict};
+pub use conclusion::{
+    Conclusion, CriterionFinding, Evidence, MeasureFinding, RunEvidence, Verdict,
+};
 pub use measure::{By, Criterion, Measure, Take};
 pub use protocol::{Fact, PROTOCOL_FILE, PlannedRun, Protocol, Source, found};
 pub use readme::{README_FILE, render};

@@ -61,7 +61,7 @@ pub fn render(protocol: &Protocol, seal: &Seal, conclusion: Option<&Conclusion>)
 }
 
 fn status(protocol: &Protocol, seal: &Seal, conclusion: Option<&Conclusion>) -> String {
-    let sealed = format!("Sealed {} as `{}`", date(seal.sealed_unix_secs), &seal.digest[..16]);
+    let sealed = format!("Sealed {} as `{:.16}`", date(seal.sealed_unix_secs), seal.digest);
     let written = match protocol.source {
         Source::Runs => "hypothesis, plan and rule were written before the first step",
         Source::PublicRecord => {
@@ -143,7 +143,7 @@ impl Page {
                 Some(made) => cells.extend([
                     format!("{} of {}", made.steps, made.horizon),
                     date(made.started_unix_secs),
-                    format!("`{}`", &made.log[..12.min(made.log.len())]),
+                    format!("`{:.12}`", made.log.digest),
                 ]),
                 None => cells.extend(["not made".to_owned(), String::new(), String::new()]),
             }

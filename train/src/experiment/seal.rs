@@ -1,6 +1,7 @@
 //! The seal: digests of what was written before.
 
 use std::collections::BTreeMap;
+use std::io::Read as _;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -50,7 +51,7 @@ impl Seal {
         }
         for (file, needed) in &seal.files {
             let path = folder.join(file);
-            let found = digest_of_file(&path)?;
+            let found = digest_of_file(&path, u64::MAX)?;
             if found != *needed {
                 return Err(altered(&path, &found, needed));
             }
@@ -82,8 +83,9 @@ pub fn seal(folder: &Path) -> Result<Seal, TrainError> {
         write(&folder.join(&file), &recipe::to_toml(config))?;
         files.push(file);
     }
-    let digests =
-        files.into_iter().map(|file| Ok((file.clone(), digest_of_file(&folder.join(file))?)));
+    let digests = files
+        .into_iter()
+        .map(|file| Ok((file.clone(), digest_of_file(&folder.join(file), u64::MAX)?)));
     let mut seal = Seal {
         sealed_unix_secs: now(),
         release: env!("CARGO_PKG_VERSION").to_owned(),
@@ -106,10 +108,11 @@ pub(super) fn digest_without(text: &str, digest: &str) -> String {
     blake3::hash(text.replace(digest, "").as_bytes()).to_hex().to_string()
 }
 
-/// The digest of a file's bytes.
-pub(super) fn digest_of_file(path: &Path) -> Result<String, TrainError> {
+/// The digest of a file's first bytes, or of all that it has.
+pub(super) fn digest_of_file(path: &Path, bytes: u64) -> Result<String, TrainError> {
     let mut hasher = blake3::Hasher::new();
-    let read = std::fs::File::open(path).and_then(|file| hasher.update_reader(file).map(drop));
+    let read =
+        std::fs::File::open(path).and_then(|file| hasher.update_reader(file.take(bytes)).map(drop));
     read.map_err(TrainError::io("read", path))?;
     Ok(hasher.finalize().to_hex().to_string())
 }
@@ -128,7 +131,6 @@ pub(super) fn now() -> u64 {
 }
 
 pub(super) fn altered(path: &Path, found: &str, needed: &str) -> TrainError {
-    let [found, needed] = [found, needed].map(|digest| &digest[..digest.len().min(12)]);
-    let problem = format!("it was altered: its digest is {found}, the record has {needed}");
+    let problem = format!("it was altered: its digest is {found:.12}, the record has {needed:.12}");
     TrainError::experiment(path, problem)
 }

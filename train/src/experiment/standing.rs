@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::conclusion::{Conclusion, Verdict};
 use super::protocol::{PROTOCOL_FILE, Protocol, Source};
 use super::readme;
-use super::seal::{SEAL_FILE, Seal, altered, digest_of_file};
+use super::seal::{SEAL_FILE, Seal};
 use crate::error::TrainError;
 use crate::history::HISTORY_FILE;
 use crate::telemetry::jsonl::LOG_FILE;
@@ -63,7 +63,9 @@ impl Standing {
         self.verdict = Some(conclusion.verdict);
         self.logs.1 = conclusion.runs.len() as u64;
         for run in &conclusion.runs {
-            self.logs.0 += u64::from(has_logs(Path::new(&run.folder), &run.log, &run.history)?);
+            let folder = Path::new(&run.folder);
+            let here = run.log.is_at(&folder.join(LOG_FILE))?;
+            self.logs.0 += u64::from(run.history.is_at(&folder.join(HISTORY_FILE))? && here);
         }
         Ok(())
     }
@@ -76,24 +78,6 @@ impl Standing {
             (None, None) => "draft".to_owned(),
         }
     }
-}
-
-/// Whether the logs of a run are in `folder`.
-///
-/// # Errors
-/// If they are, and are others.
-fn has_logs(folder: &Path, log: &str, history: &str) -> Result<bool, TrainError> {
-    for (file, needed) in [(LOG_FILE, log), (HISTORY_FILE, history)] {
-        let path = folder.join(file);
-        if !path.exists() {
-            return Ok(false);
-        }
-        let found = digest_of_file(&path)?;
-        if found != needed {
-            return Err(altered(&path, &found, needed));
-        }
-    }
-    Ok(true)
 }
 
 /// The experiments in `folder`: itself, or those of its subfolders that are one, by name.

@@ -44,6 +44,8 @@ pub fn branch(
     config.checkpoint.target =
         target.as_ref().map(|target| format!("{}/{name}", target.trim_end_matches('/')));
     config.parent = Some(Parent { run: folder.to_owned(), step: at.step, target });
+    // A branch is none of the runs that were planned.
+    config.experiment = None;
     config.validate()?;
     Ok(config)
 }

@@ -141,6 +141,8 @@ fn plan_of_stretch(
     plan.parent = Some(Parent { run, step: at.step, target });
     plan.name = place.file_name().map_or_else(String::new, |name| name.to_string_lossy().into());
     plan.checkpoint = crate::config::CheckpointConfig::default();
+    // What is trained again is evidence of the run, and no run of its experiment.
+    plan.experiment = None;
     plan.evaluation = EvaluationConfig { bigram: false, max_rows: 1, ..plan.evaluation };
     (plan.evaluation.every, plan.evaluation.points) = (0, 0);
     plan.log.tensorboard = false;
