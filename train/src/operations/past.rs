@@ -8,8 +8,18 @@ use super::Position;
 use crate::config::RunConfig;
 
 /// Parts of a recipe that may change between attempts.
-const FREE: [&str; 9] =
-    ["name", "parallel", "memory", "evaluation", "checkpoint", "log", "guard", "alarms", "parent"];
+const FREE: [&str; 10] = [
+    "name",
+    "parallel",
+    "memory",
+    "evaluation",
+    "checkpoint",
+    "log",
+    "guard",
+    "alarms",
+    "parent",
+    "forecast",
+];
 
 /// The first field in which what `saved` did until `at` differs from what `config` would have done:
 /// its path, its value there and here.

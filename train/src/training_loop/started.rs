@@ -1,6 +1,7 @@
 //! What the history keeps of each start of a run: from where, by which plan, on what.
 
 use super::TrainingLoop;
+use crate::forecast::FORECAST_DIGEST;
 use crate::history::{Event, STARTED};
 use crate::operations::{Comparison, Operation, Position};
 use crate::recipe;
@@ -27,6 +28,10 @@ impl TrainingLoop<'_> {
             .with("data", self.data.digest.clone())
             .with("heldout", self.data.heldout_digest.clone())
             .with("recipe", recipe::to_toml(&self.config));
+        let event = match &self.watch {
+            Some(watch) => event.with(FORECAST_DIGEST, watch.registration.digest.clone()),
+            None => event,
+        };
         self.record.quiet_event(&event);
     }
 
