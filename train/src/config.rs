@@ -6,6 +6,7 @@ use std::sync::Arc;
 use fulmar_data::mixture::SimulatedEpoching;
 use fulmar_data::{DEFAULT_BLOCK_ROWS, DocumentMarks, ReadAhead, Stage};
 use fulmar_eval::sampling::Sampling;
+use fulmar_eval::forecast::NUM_POINTS;
 use fulmar_model::config::RouterDot;
 use fulmar_model::{Compute, ModelConfig, Recompute};
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::alarms::AlarmsConfig;
 use crate::context::ContextStage;
 use crate::error::TrainError;
+use crate::forecast::point_step;
 use crate::guard::GuardConfig;
 use crate::optim::{MomentumDtype, NewtonSchulzKind, OptimizerConfig, Peaks, Schedule};
 use crate::parallel::ParallelConfig;
@@ -72,6 +74,10 @@ pub struct RunConfig {
     /// Folder of the experiment that the run is made for; it must be sealed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub experiment: Option<PathBuf>,
+    /// A forecast fixed beforehand (`train forecast --preregister`), which the run is watched against at
+    /// each of its evaluations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forecast: Option<PathBuf>,
 }
 
 /// The state that a branch starts from.
@@ -234,6 +240,19 @@ impl EvaluationConfig {
         by_steps || (step > 0 && reached(step) > reached(step - 1))
     }
 
+    /// Fails unless a run is evaluated at each 5%, where its forecast is.
+    fn has_points_of_forecast(&self, horizon: u64) -> Result<(), TrainError> {
+        let mut points = (0..NUM_POINTS).map(|point| point_step(point, horizon));
+        match points.find(|step| *step < horizon && !self.is_due(*step, horizon)) {
+            None => Ok(()),
+            Some(step) => Err(TrainError::config(
+                "evaluation.points",
+                format!("{}, without an evaluation at step {step}", self.points),
+                format!("{NUM_POINTS}, one each 5%, beside `forecast`"),
+            )),
+        }
+    }
+
     fn validate(&self, horizon: u64) -> Result<(), TrainError> {
         if self.batch_rows == 0 {
             return Err(TrainError::config("evaluation.batch_rows", 0, "at least 1"));
@@ -376,6 +395,9 @@ impl RunConfig {
             return Err(TrainError::config("name", format!("{:?}", self.name), "a file name"));
         }
         self.evaluation.validate(self.schedule.horizon())?;
+        if self.forecast.is_some() {
+            self.evaluation.has_points_of_forecast(self.schedule.horizon())?;
+        }
         self.log.validate()?;
         self.guard.validate()?;
         self.alarms.validate()?;

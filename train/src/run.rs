@@ -14,6 +14,7 @@ use crate::config::RunConfig;
 use crate::device::{self, DeviceChoice, OpenDevice};
 use crate::error::TrainError;
 use crate::experiment::link;
+use crate::forecast::Watch;
 use crate::launch::{self, on_ranks};
 use crate::memory_plan::MemoryPlan;
 use crate::operations::{self, Operation, Position};
@@ -150,8 +151,10 @@ fn assemble_and_train(
     if world.is_first() {
         link::check_start(config, &options.out)?;
     }
+    let watch = if world.is_first() { Watch::open(config, &options.out)? } else { None };
     let mut data = assemble::data_of_rank(config, world)?;
     samples::check(config, &data.tokenizer)?;
+    watch.as_ref().map_or(Ok(()), |watch| watch.require_data(&data))?;
     let _lock = world.is_first().then(|| RunLock::take(&options.out)).transpose()?;
     let operations = operations::of_all_ranks(&options.out, world)?;
     let Resumed { state, plan, from, .. } =
@@ -179,8 +182,17 @@ fn assemble_and_train(
         write_identity(config, options, &state)?;
     }
     let lost_openings = operations::lost_openings(config, &operations, &plan);
-    let assembled =
-        Assembled { device, data, state, storage, resumed_from, lost_openings, pulse, board };
+    let assembled = Assembled {
+        device,
+        data,
+        state,
+        storage,
+        resumed_from,
+        lost_openings,
+        watch,
+        pulse,
+        board,
+    };
     TrainingLoop::new(plan, options, world, assembled, end)?.run()
 }
 

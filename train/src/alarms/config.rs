@@ -26,6 +26,9 @@ pub struct AlarmsConfig {
     /// Nats of held-out loss over the lowest so far. The published run watches for a rise and names
     /// no number; this is about what evaluations of a healthy run scatter.
     pub heldout_rise: f64,
+    /// What the loss that was forecast may be over the forecast, as a share of the distance from it to
+    /// the top of its band: above 1 is out of the band. Of runs whose recipe names a `forecast`.
+    pub over_forecast: f64,
     /// Skipped steps within `window_steps`.
     pub skipped_steps: u64,
     /// Steps in which skipped ones are counted: 15 minutes of the published run are about 100.
@@ -52,6 +55,7 @@ impl Default for AlarmsConfig {
             router_bias: 400.0,
             mfu_percent: 15.0,
             heldout_rise: 0.05,
+            over_forecast: 1.0,
             skipped_steps: 3,
             window_steps: 100,
             samples: 10,
@@ -77,6 +81,7 @@ impl AlarmsConfig {
             ("router_bias", self.router_bias),
             ("mfu_percent", self.mfu_percent),
             ("heldout_rise", self.heldout_rise),
+            ("over_forecast", self.over_forecast),
             ("min_expert_load", self.min_expert_load),
         ];
         for (field, value) in at_least_0 {

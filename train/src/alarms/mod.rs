@@ -116,6 +116,11 @@ impl Alarms {
         self.sample(Signal::HeldOut, heldout - best)
     }
 
+    /// What an evaluation beside its forecast changes: see [`AlarmsConfig::over_forecast`].
+    pub fn after_forecast(&mut self, over_forecast: f64) -> Option<Change> {
+        self.sample(Signal::Forecast, over_forecast)
+    }
+
     /// Names of the alarms that are up.
     pub fn raised(&self) -> Vec<&'static str> {
         let raised = self.alarms.iter().filter(|(_, alarm)| alarm.is_up());

@@ -21,12 +21,14 @@ pub enum Signal {
     Mfu,
     /// Held-out loss over its lowest.
     HeldOut,
+    /// The loss that was forecast over its forecast.
+    Forecast,
     /// Skipped steps of the last few.
     Skipped,
 }
 
 impl Signal {
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::Loss,
         Self::GradNorm,
         Self::Drops,
@@ -34,6 +36,7 @@ impl Signal {
         Self::Bias,
         Self::Mfu,
         Self::HeldOut,
+        Self::Forecast,
         Self::Skipped,
     ];
 
@@ -47,6 +50,7 @@ impl Signal {
             Self::Bias => "router_bias",
             Self::Mfu => "mfu",
             Self::HeldOut => "heldout",
+            Self::Forecast => "forecast",
             Self::Skipped => "skipped_steps",
         }
     }
@@ -61,13 +65,14 @@ impl Signal {
             Self::Bias => "the largest router bias",
             Self::Mfu => "percent of the peak",
             Self::HeldOut => "the held-out loss over its lowest",
+            Self::Forecast => "the loss over its forecast, as a share of the band above,",
             Self::Skipped => "the number of skipped steps in the window",
         }
     }
 
     /// One value suffices where it sums up many.
     pub(super) fn is_single(self) -> bool {
-        matches!(self, Self::HeldOut | Self::Skipped)
+        matches!(self, Self::HeldOut | Self::Forecast | Self::Skipped)
     }
 
     /// Where the alarm is raised and where it is cleared; none if it is off.
@@ -84,6 +89,7 @@ impl Signal {
                 [-config.mfu_percent, -config.mfu_percent / config.clear_share],
             ),
             Self::HeldOut => (config.heldout_rise, below(config.heldout_rise)),
+            Self::Forecast => (config.over_forecast, below(config.over_forecast)),
             // `skipped_steps` of them raise it, and none clears it.
             Self::Skipped => {
                 let skipped = config.skipped_steps as f64;

@@ -6,13 +6,14 @@ use clap::Args;
 use fulmar_eval::forecast::{Forecast, Ladder};
 
 use crate::error::TrainError;
-use crate::forecast::{DEFAULT_METRIC, Preregistration, RungRun, read_rung};
+use crate::forecast::{DEFAULT_METRIC, Preregistration, RungRun, Watched, read_rung};
 use crate::recipe;
 
 /// Flags of `forecast`.
 #[derive(Debug, Args)]
 #[command(override_usage = "train forecast [LADDER] [--run <NAME>] [OPTIONS]\n       \
-    train forecast --runs <RUN>... --target <RECIPE> [--preregister <FILE>] [OPTIONS]")]
+    train forecast --runs <RUN>... --target <RECIPE> [--preregister <FILE>] [OPTIONS]\n       \
+    train forecast --status <RUN> [--against <FILE>]")]
 pub struct ForecastArgs {
     /// Table of a ladder (JSON); the published one when absent.
     pub ladder: Option<PathBuf>,
@@ -35,6 +36,12 @@ pub struct ForecastArgs {
     /// Fix the forecast in a new file, before the run.
     #[arg(long, value_name = "FILE", requires = "runs")]
     pub preregister: Option<PathBuf>,
+    /// How a run stands beside its forecast, live or at its end.
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["ladder", "run", "runs"])]
+    pub status: Option<PathBuf>,
+    /// That forecast, instead of the one in the recipe of the run.
+    #[arg(long, value_name = "FILE", requires = "status")]
+    pub against: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
@@ -42,9 +49,10 @@ pub struct ForecastArgs {
 
 impl ForecastArgs {
     pub(super) fn execute(&self) -> Result<(), TrainError> {
-        match &self.target {
-            Some(target) => self.of_runs(target),
-            None => self.of_table(),
+        match (&self.status, &self.target) {
+            (Some(run), _) => self.of_status(run),
+            (None, Some(target)) => self.of_runs(target),
+            (None, None) => self.of_table(),
         }
     }
 
@@ -60,6 +68,16 @@ impl ForecastArgs {
         }
         println!("{} ({})", ladder.metric, ladder.source);
         print!("{forecast}");
+        Ok(())
+    }
+
+    fn of_status(&self, run: &Path) -> Result<(), TrainError> {
+        let watched = Watched::read(run, self.against.as_deref())?;
+        if self.json {
+            println!("{}", serde_json::to_string_pretty(&watched).expect("plain values"));
+        } else {
+            print!("{watched}");
+        }
         Ok(())
     }
 

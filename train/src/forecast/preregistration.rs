@@ -13,6 +13,7 @@ use super::trajectory::grad_peaks;
 use super::{RungRun, RungsError, Trajectories, ladder_of, trajectories};
 use crate::config::RunConfig;
 use crate::error::TrainError;
+use crate::past_run::PastRun;
 use crate::recipe;
 
 /// The FLOPs that forecasts count: three times the forward pass of SPEC section 7, without the head.
@@ -59,6 +60,12 @@ pub struct Preregistration {
     pub made_unix_secs: u64,
     /// The runs that it is made of.
     pub rungs: Vec<RungRecord>,
+    /// Digest of what the rungs were trained on, tokenizer included, if all of them recorded it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<String>,
+    /// Digest of what they were evaluated on, if all of them recorded it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heldout: Option<String>,
     /// The forecast.
     pub forecast: Forecast,
     /// What the run's loss may be at each 5%: see [`loss_band`].
@@ -70,6 +77,12 @@ pub struct Preregistration {
     pub grad_peak: Option<[f64; 2]>,
     /// The seal; empty before it is written.
     pub digest: String,
+}
+
+/// A digest that all rungs have; they are alike where they have one.
+fn of_all(rungs: &[RungRun], digest: fn(&PastRun) -> Option<&str>) -> Option<String> {
+    let all: Option<Vec<&str>> = rungs.iter().map(|rung| digest(&rung.run)).collect();
+    all?.first().map(|digest| (*digest).to_owned())
 }
 
 impl Preregistration {
@@ -102,6 +115,8 @@ impl Preregistration {
             asymptote,
             made_unix_secs: since.map_or(0, |since| since.as_secs()),
             rungs: rungs.iter().map(record).collect(),
+            data: of_all(rungs, PastRun::data_digest),
+            heldout: of_all(rungs, PastRun::heldout_digest),
             forecast: Forecast::new(&ladder, &target.name, asymptote)?,
             loss_band: loss_band(&ladder, &target.name, asymptote)?,
             trajectories: trajectories(rungs),

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{RungRun, point_step};
 
 /// A moving mean over this share of a run has a peak that no single step decides.
-const PEAK_WINDOW: u64 = 50;
+const PEAK_WINDOW: u64 = 20;
 
 /// What the rungs had at each 5%: means over the twentieth of the run until then, the least, the mean
 /// and the largest of the rungs that have come so far.
@@ -54,7 +54,7 @@ pub(super) fn means(points: &BTreeMap<u64, f64>, horizon: u64) -> Vec<f64> {
 }
 
 /// Where the gradient norm of a run of `horizon` steps was largest so far, in percent of the run: the
-/// middle of the fiftieth of the run with the largest mean. None before the first whole one.
+/// middle of the twentieth of the run with the largest mean. None before the first whole one.
 pub fn grad_peak(points: &BTreeMap<u64, f64>, horizon: u64) -> Option<f64> {
     let window = (horizon / PEAK_WINDOW).max(1) as usize;
     let values: Vec<(u64, f64)> = points.iter().map(|(step, value)| (*step, *value)).collect();

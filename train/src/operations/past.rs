@@ -8,7 +8,7 @@ use super::Position;
 use crate::config::RunConfig;
 
 /// Parts of a recipe that may change between attempts.
-const FREE: [&str; 10] = [
+const FREE: [&str; 11] = [
     "name",
     "parallel",
     "memory",
@@ -19,6 +19,7 @@ const FREE: [&str; 10] = [
     "alarms",
     "parent",
     "experiment",
+    "forecast",
 ];
 
 /// The first field in which what `saved` did until `at` differs from what `config` would have done:

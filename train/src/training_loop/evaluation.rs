@@ -28,6 +28,7 @@ impl TrainingLoop<'_> {
         let report = fulmar_eval::evaluate(&self.data.heldout, rows, max_rows, ranks, nats)?;
         let mut metrics = evaluate::metrics(evaluate::DROPLESS, &report);
         metrics.extend(names::of_memory(&Sizes::of(&self.state)));
+        let beside_forecast = self.against_forecast(&mut metrics);
         self.record.write(self.state.step, &metrics);
         self.record.line(&format!(
             "held-out at step {}: loss {:.4}, {:.4} bits per byte (macro {:.4})",
@@ -36,6 +37,7 @@ impl TrainingLoop<'_> {
             report.total().bits_per_byte(),
             report.macro_bits_per_byte(),
         ));
+        self.say_forecast(beside_forecast);
         // The last one, over all rows, does not compare with others over some.
         if max_rows == self.config.evaluation.max_rows {
             let change = self.alarms.after_evaluation(report.macro_loss());

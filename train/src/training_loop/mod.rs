@@ -1,5 +1,6 @@
 //! The loop, with its hooks in a fixed order: step, log, evaluation, checkpoint.
 
+mod against_forecast;
 mod between_steps;
 mod evaluation;
 mod guarding;
@@ -26,6 +27,7 @@ use crate::compare_weights::compare_weights;
 use crate::config::RunConfig;
 use crate::device::OpenDevice;
 use crate::error::TrainError;
+use crate::forecast::Watch;
 use crate::operations::Operation;
 use crate::run::{RunOptions, RunSummary};
 use crate::samples::Sample;
@@ -50,6 +52,8 @@ pub(crate) struct Assembled<'a> {
     pub(crate) resumed_from: Option<u64>,
     /// Context stages that were open there, of which the history does not know.
     pub(crate) lost_openings: Vec<Operation>,
+    /// The forecast that the run is watched against, on the first rank.
+    pub(crate) watch: Option<Watch>,
     pub(crate) pulse: Pulse,
     pub(crate) board: &'a Board,
 }
@@ -74,6 +78,7 @@ pub(crate) struct TrainingLoop<'a> {
     record: Record,
     pulse: Pulse,
     alarms: Alarms,
+    watch: Option<Watch>,
     peak: Option<Peak>,
     left_out: BTreeSet<u64>,
     losses: Vec<(u64, f64)>,
@@ -93,8 +98,8 @@ impl<'a> TrainingLoop<'a> {
         assembled: Assembled<'_>,
         end: u64,
     ) -> Result<Self, TrainError> {
-        let Assembled { device, data, state, storage, resumed_from, lost_openings, pulse, board } =
-            assembled;
+        let Assembled { device, data, state, storage, resumed_from, .. } = assembled;
+        let Assembled { lost_openings, mut watch, pulse, board, .. } = assembled;
         let saver = Saver::new(storage, &config, resumed_from);
         let num_experts = config.model.num_experts;
         let exchange = *config.parallel.dispatch_at(state.step);
@@ -103,6 +108,9 @@ impl<'a> TrainingLoop<'a> {
         let (mut record, mut peak) = (Record::silent(), None);
         if world.is_first() {
             remember(&mut alarms, &config, &options.out, state.step)?;
+            if let Some(watch) = &mut watch {
+                watch.remember(&options.out, state.step)?;
+            }
             let console = Console::new(state.step, end, config.log.every);
             record = Record::open(&options.out, console.clone(), config.log.tensorboard)?;
             let (folder, attempt) = (options.out.clone(), record.attempt());
@@ -129,6 +137,7 @@ impl<'a> TrainingLoop<'a> {
             end,
             pulse,
             alarms,
+            watch,
             peak,
             skipped,
             left_out,
@@ -258,6 +267,9 @@ impl<'a> TrainingLoop<'a> {
         self.train_secs += secs;
         self.steps_taken += 1;
         self.losses.push((self.state.step, report.loss));
+        if let Some(watch) = &mut self.watch {
+            watch.after_step(self.state.step, report.grad_norm);
+        }
         self.last = Some(report);
         Ok(true)
     }

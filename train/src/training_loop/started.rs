@@ -3,6 +3,7 @@
 use super::TrainingLoop;
 use crate::error::TrainError;
 use crate::experiment::link;
+use crate::forecast::FORECAST_DIGEST;
 use crate::history::{Event, STARTED};
 use crate::operations::{Comparison, Operation, Position};
 use crate::recipe;
@@ -41,6 +42,9 @@ impl TrainingLoop<'_> {
         {
             let folder = folder.display().to_string();
             event = event.with(link::FOLDER, folder).with(link::SEAL_DIGEST, seal.digest);
+        }
+        if let Some(watch) = &self.watch {
+            event = event.with(FORECAST_DIGEST, watch.registration.digest.clone());
         }
         self.record.quiet_event(&event);
         Ok(())
