@@ -12,6 +12,7 @@ mod forecast;
 mod plan;
 mod prove;
 mod replan;
+mod report;
 mod run;
 
 use std::process::ExitCode;
@@ -70,6 +71,11 @@ Example: train capacity --rows 65536 --factors 1.15,1.33 --documents lognormal:6
     /// Say what a large run will reach, from the losses of a ladder of small ones.
     #[command(after_help = "Example: train forecast ladder.json --run d128 --asymptote 3")]
     Forecast(forecast::ForecastArgs),
+    /// Make one page of runs: loss, drops, loads, speed, evaluations, events, lineage, as plots.
+    #[command(after_help = "\
+Example: train report runs/mini_d48 runs/mini_d64 -o report.html
+         train report runs/hero --forecast hero.json --experiments experiments --follow")]
+    Report(report::ReportArgs),
     /// Evaluate checkpoints or exported weights on held-out text.
     #[command(
         after_help = "Example: train eval runs/mini_d96 --step 300,600 --as-trained --record"
@@ -96,6 +102,7 @@ impl Command {
             Self::Explain(args) => args.execute(),
             Self::Capacity(args) => args.execute(),
             Self::Forecast(args) => args.execute(),
+            Self::Report(args) => args.execute(),
             Self::Eval(args) => args.execute(),
             Self::Doctor(args) => args.execute(),
         }

@@ -33,6 +33,7 @@ use crate::state::{self, TrainState};
 use crate::step::{StepContext, StepReport};
 use crate::storage::Storage;
 use crate::telemetry::jsonl::LOG_FILE;
+use crate::telemetry::loads::Loads;
 use crate::telemetry::stitch::Curve;
 use crate::telemetry::{Console, Peak, Record, names};
 use crate::watchdog::{Board, Phase, Pulse, Voice};
@@ -77,6 +78,8 @@ pub(crate) struct TrainingLoop<'a> {
     peak: Option<Peak>,
     left_out: BTreeSet<u64>,
     losses: Vec<(u64, f64)>,
+    /// Choices of experts since they were last logged.
+    loads: Loads,
     last: Option<StepReport>,
     train_secs: f64,
     steps_taken: u64,
@@ -133,6 +136,7 @@ impl<'a> TrainingLoop<'a> {
             skipped,
             left_out,
             losses: Vec::new(),
+            loads: Loads::default(),
             last: None,
             train_secs: 0.0,
             steps_taken: 0,
@@ -185,6 +189,7 @@ impl<'a> TrainingLoop<'a> {
         self.pulse.enter(Phase::Ending);
         let bigram = if self.world.is_first() { self.bigram()? } else { None };
         let samples = if self.options.samples { self.samples()? } else { Vec::new() };
+        self.record_end();
         Ok(self.summary(stopped, Some(heldout), bigram, samples))
     }
 
@@ -255,6 +260,7 @@ impl<'a> TrainingLoop<'a> {
         self.train_secs += secs;
         self.steps_taken += 1;
         self.losses.push((self.state.step, report.loss));
+        self.loads.add(&report.layers);
         self.last = Some(report);
         Ok(true)
     }
