@@ -9,7 +9,7 @@ use super::series;
 use crate::error::TrainError;
 
 /// Small enough that text is still readable on a phone, where a plot is about 350 pixels wide.
-pub(super) const SIZE: (u32, u32) = (500, 320);
+pub(super) const SIZE: (u32, u32) = (440, 300);
 /// Text in a plot, of the same unit.
 pub(super) const FONT_SIZE: u32 = 15;
 /// Marks with a number; more would overlap.
@@ -141,6 +141,27 @@ impl Chart {
         }
     }
 
+    /// Places of events with their numbers, those of one place together; no numbers if they are many.
+    fn marks_by_place(&self) -> Vec<(f64, String)> {
+        let numbered = self.marks.len() <= MOST_NUMBERED_MARKS;
+        let mut places: Vec<(f64, Vec<usize>)> = Vec::new();
+        for (number, x) in &self.marks {
+            match places.iter_mut().find(|place| place.0 == *x) {
+                Some((_, numbers)) => numbers.push(*number),
+                None => places.push((*x, vec![*number])),
+            }
+        }
+        let name = |numbers: Vec<usize>| match (numbered, &numbers[..]) {
+            (false, _) => String::new(),
+            (true, [one]) => one.to_string(),
+            (true, [first, .., last]) if last - first + 1 == numbers.len() => {
+                format!("{first}–{last}")
+            }
+            (true, several) => several.iter().map(usize::to_string).collect::<Vec<_>>().join(","),
+        };
+        places.into_iter().map(|(x, numbers)| (x, name(numbers))).collect()
+    }
+
     fn ranges(&self) -> Ranges {
         let points = || self.lines.iter().flat_map(|line| &line.points);
         let of_area = || self.area.iter().flat_map(|area| &area.points);
@@ -184,14 +205,11 @@ impl Chart {
             let outline: Vec<_> = upper.chain(lower).collect();
             chart.draw_series([Polygon::new(outline, Colour::Band.rgb().filled())])?;
         }
-        let numbered = self.marks.len() <= MOST_NUMBERED_MARKS;
-        for (number, x) in &self.marks {
+        for (x, numbers) in self.marks_by_place() {
             let style = Colour::Mark.rgb().stroke_width(1);
-            chart.draw_series([PathElement::new(vec![(*x, y0), (*x, y1)], style)])?;
-            if numbered {
-                let style = text(Colour::Mark, HPos::Center, VPos::Bottom);
-                chart.draw_series([Text::new(number.to_string(), (*x, y1), style)])?;
-            }
+            chart.draw_series([PathElement::new(vec![(x, y0), (x, y1)], style)])?;
+            let style = text(Colour::Mark, HPos::Center, VPos::Bottom);
+            chart.draw_series([Text::new(numbers, (x, y1), style)])?;
         }
         for line in &self.lines {
             draw_line(&mut chart, line, ranges)?;
@@ -358,6 +376,16 @@ mod tests {
         assert_eq!(usual_top(values.clone()), 2.0);
         values[7] = 3.0;
         assert_eq!(usual_top(values), 3.0);
+    }
+
+    #[test]
+    fn events_of_one_place_share_a_mark() {
+        let mut chart = Chart::new("", "", "");
+        chart.marks = vec![(1, 5.0), (2, 7.0), (3, 7.0), (4, 7.0), (6, 5.0)];
+        let marks = [(5.0, "1,6".to_owned()), (7.0, "2–4".to_owned())];
+        assert_eq!(chart.marks_by_place(), marks);
+        chart.marks = (1..=100).map(|number| (number, number as f64)).collect();
+        assert!(chart.marks_by_place().iter().all(|(_, name)| name.is_empty()));
     }
 
     #[test]

@@ -70,7 +70,7 @@ const LOAD: [Entry; 9] = [
     ("load-8", 0x5C_0011, 0xFF_D2BD),
 ];
 
-/// From nothing to a sixth and more.
+/// From nothing to a third and more.
 const LOST: [Entry; 9] = [
     ("lost-0", 0xF4_F4F1, 0x20_2429),
     ("lost-1", 0xFF_F1CC, 0x33_270F),

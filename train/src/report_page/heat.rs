@@ -38,8 +38,8 @@ pub(super) const LOAD: Scale = Scale {
 
 /// A share that was lost.
 pub(super) const LOST: Scale = Scale {
-    from: [f64::MIN_POSITIVE, 0.001, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16],
-    names: ["none", "< 0.1%", "0.1% –", "0.5% –", "1% –", "2% –", "4% –", "8% –", "16% and more"],
+    from: [f64::MIN_POSITIVE, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32],
+    names: ["none", "< 0.5%", "0.5% –", "1% –", "2% –", "4% –", "8% –", "16% –", "32% and more"],
     colour: Colour::Lost,
 };
 

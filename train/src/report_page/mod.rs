@@ -68,3 +68,6 @@ fn replace(path: &Path, text: &str) -> Result<(), TrainError> {
     written.map_err(TrainError::io("write", &temporary))?;
     std::fs::rename(&temporary, path).map_err(TrainError::io("rename to", path))
 }
+
+#[cfg(test)]
+mod tests;

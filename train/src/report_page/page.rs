@@ -9,6 +9,10 @@ use crate::error::TrainError;
 
 const STYLE: &str = include_str!("style.css");
 
+/// What a browser is to refuse: every request and every script, also if text of a run got into the page
+/// as markup.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
+
 /// A section: what links call it, its heading, and what it has.
 type Section = (&'static str, &'static str, Markup);
 
@@ -43,6 +47,7 @@ pub(super) fn page(contents: &Contents) -> Result<String, TrainError> {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
                 // No request for a picture of the page, which a browser else makes.
                 link rel="icon" href="data:,";
                 title { (title) }

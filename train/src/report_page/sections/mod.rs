@@ -77,8 +77,10 @@ fn number(value: Option<f64>, digits: usize) -> Markup {
 /// The name of a run behind its colour.
 fn named(runs: &[Source], run: usize) -> Markup {
     html! {
-        span.swatch style={ "background:" (Colour::Series(run).css()) } {}
-        (label(runs, run))
+        span.run {
+            span.swatch style={ "background:" (Colour::Series(run).css()) } {}
+            (label(runs, run))
+        }
     }
 }
 
