@@ -5,8 +5,7 @@ use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::source::{Source, State};
-use super::{ReportOptions, write};
+use super::{ReportOptions, State, write_and_tell};
 use crate::error::TrainError;
 use crate::evaluate;
 use crate::history::HISTORY_FILE;
@@ -19,7 +18,7 @@ const LOOK: Duration = Duration::from_secs(2);
 /// each page. A run that was killed has no end: whoever follows it ends that.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write`](super::write).
 pub fn follow(options: &ReportOptions, told: &mut dyn FnMut()) -> Result<(), TrainError> {
     let mut logs: Vec<Growing> = Vec::new();
     for folder in &options.runs {
@@ -30,9 +29,9 @@ pub fn follow(options: &ReportOptions, told: &mut dyn FnMut()) -> Result<(), Tra
         log.news()?;
     }
     loop {
-        write(options)?;
+        let states = write_and_tell(options)?;
         told();
-        if all_ended(options)? {
+        if !states.iter().any(|state| matches!(state, State::Open | State::NotBegun)) {
             return Ok(());
         }
         // What came while the page was made counts too.
@@ -40,15 +39,6 @@ pub fn follow(options: &ReportOptions, told: &mut dyn FnMut()) -> Result<(), Tra
             std::thread::sleep(LOOK);
         }
     }
-}
-
-fn all_ended(options: &ReportOptions) -> Result<bool, TrainError> {
-    for folder in &options.runs {
-        if matches!(Source::read(folder)?.state(), State::Open | State::NotBegun) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }
 
 fn any_news(logs: &mut [Growing]) -> Result<bool, TrainError> {

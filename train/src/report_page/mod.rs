@@ -49,11 +49,19 @@ struct Contents {
 /// # Errors
 /// If a run, forecast or experiment cannot be read, or the page cannot be written.
 pub fn write(options: &ReportOptions) -> Result<(), TrainError> {
-    let runs = options.runs.iter().map(|folder| Source::read(folder)).collect::<Result<_, _>>()?;
+    write_and_tell(options).map(drop)
+}
+
+/// As [`write`]; how far each run was.
+fn write_and_tell(options: &ReportOptions) -> Result<Vec<State>, TrainError> {
+    let runs = options.runs.iter().map(|folder| Source::read(folder));
+    let runs = runs.collect::<Result<Vec<_>, _>>()?;
+    let states = runs.iter().map(Source::state).collect();
     let forecast = options.forecast.as_deref().map(ForecastFile::read).transpose()?;
     let experiments = options.experiments.as_deref().map(sections::experiments_in).transpose()?;
     let contents = Contents { runs, forecast, experiments };
-    replace(&options.out, &page::page(&contents)?)
+    replace(&options.out, &page::page(&contents)?)?;
+    Ok(states)
 }
 
 /// Puts `text` in the place of the file at `path`.

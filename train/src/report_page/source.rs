@@ -68,7 +68,7 @@ pub struct Attempt {
 pub enum State {
     /// It has no logged step.
     NotBegun,
-    /// It has come to its horizon.
+    /// It has come to its horizon, and was evaluated there.
     Finished,
     /// Its newest attempt came to the step that it was to end at, before the horizon.
     Ended,
@@ -156,9 +156,15 @@ impl Source {
         let has = |what: &str| {
             self.run.history.iter().any(|event| event.what == what && event.attempt == newest)
         };
+        // Runs of before there was an event of the end have an evaluation there.
+        let is_evaluated = || {
+            let heldout = self.curve(names::HELDOUT_LOSS);
+            heldout.is_some_and(|curve| curve.points.contains_key(&steps))
+        };
+        let came_to_its_end = steps >= self.config().schedule.horizon();
         if steps == 0 {
             State::NotBegun
-        } else if steps >= self.config().schedule.horizon() {
+        } else if came_to_its_end && (has(ENDED) || is_evaluated()) {
             State::Finished
         } else if has(ENDED) {
             State::Ended

@@ -133,9 +133,9 @@ fn noisy_note(runs: &[Source], metric: &str) -> String {
     let windows: Vec<String> =
         runs.iter().map(|source| series::window(points(source)).to_string()).collect();
     let pale = if runs.len() == 1 { "Pale: each update. " } else { "" };
-    let updates = match windows.iter().all(|window| *window == windows[0]) {
-        true => windows[0].clone(),
-        false => format!("{} (by run)", windows.join(", ")),
+    let updates = match windows.split_first() {
+        Some((first, others)) if others.iter().all(|window| window == first) => first.clone(),
+        _ => format!("{} (by run)", windows.join(", ")),
     };
     format!("{pale}Strong: the mean of the last {updates} updates.")
 }
