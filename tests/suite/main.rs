@@ -32,6 +32,7 @@ mod ranks_recipes;
 mod ranks_runs;
 mod recipes;
 mod recompute;
+mod report;
 mod resumes;
 mod sequence_balance;
 mod soak;

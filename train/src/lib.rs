@@ -39,6 +39,7 @@ pub mod plan;
 pub mod plot;
 pub mod prove;
 pub mod report;
+pub mod report_page;
 pub mod run;
 mod run_lock;
 pub mod samples;

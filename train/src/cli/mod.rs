@@ -15,6 +15,7 @@ mod generate;
 mod plan;
 mod prove;
 mod replan;
+mod report;
 mod run;
 
 use std::process::ExitCode;
@@ -81,6 +82,11 @@ Example: train forecast ladder.json --run d128 --asymptote 3
     /// Keep record of experiments: what is expected, before; what came of it, after.
     #[command(after_help = "Example: train experiment list examples/experiments")]
     Experiment(experiment::ExperimentArgs),
+    /// Make one page of runs: loss, drops, loads, speed, evaluations, events, lineage, as plots.
+    #[command(after_help = "\
+Example: train report runs/mini_d48 runs/mini_d64 -o report.html
+         train report runs/hero --forecast hero.json --experiments experiments --follow")]
+    Report(report::ReportArgs),
     /// Evaluate checkpoints or exported weights on held-out text.
     #[command(
         after_help = "Example: train eval runs/mini_d96 --step 200,706 --as-trained --record"
@@ -114,6 +120,7 @@ impl Command {
             Self::Forecast(args) => args.execute(),
             Self::Ladder(args) => args.execute(),
             Self::Experiment(args) => args.execute(),
+            Self::Report(args) => args.execute(),
             Self::Eval(args) => args.execute(),
             Self::Generate(args) => args.execute(),
             Self::Doctor(args) => args.execute(),

@@ -19,6 +19,9 @@ pub const HISTORY_FILE: &str = "history.jsonl";
 
 /// What the start of an attempt is called.
 pub const STARTED: &str = "started";
+/// What the end of an attempt is called that came to its last step; one that was stopped or killed has
+/// none.
+pub const ENDED: &str = "ended";
 
 /// Something that happened.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -4,6 +4,7 @@
 mod config;
 pub mod console;
 pub mod jsonl;
+pub mod loads;
 pub mod memory;
 pub mod names;
 mod outbox;

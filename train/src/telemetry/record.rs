@@ -6,6 +6,7 @@
 use std::path::Path;
 
 use super::console::Progress;
+use super::loads::{LoadLog, Loads};
 use super::{Console, MetricLog, Metrics, TensorBoard};
 use crate::error::TrainError;
 use crate::history::{Event, History};
@@ -20,6 +21,7 @@ pub struct Record(Option<Open>);
 #[derive(Debug)]
 struct Open {
     log: MetricLog,
+    loads: LoadLog,
     tensorboard: Option<TensorBoard>,
     history: History,
     /// Events that could not be written yet, oldest first.
@@ -37,8 +39,8 @@ impl Record {
         let (log, history) = (MetricLog::open(out)?, History::open(out)?);
         let tensorboard =
             tensorboard.then(|| TensorBoard::create(out, log.attempt())).transpose()?;
-        let waiting = Vec::new();
-        Ok(Self(Some(Open { log, tensorboard, history, waiting, console, told: false })))
+        let (loads, waiting) = (LoadLog::open(out)?, Vec::new());
+        Ok(Self(Some(Open { log, loads, tensorboard, history, waiting, console, told: false })))
     }
 
     /// The record of any other rank.
@@ -55,6 +57,13 @@ impl Record {
             let result = board.write(step, metrics);
             open.judge(result);
         }
+    }
+
+    /// Logs how often experts were chosen.
+    pub fn write_loads(&mut self, loads: &Loads) {
+        let Some(open) = &mut self.0 else { return };
+        let result = open.loads.write(loads);
+        open.judge(result);
     }
 
     /// Which start of the run this is, from 1; 0 on ranks that keep no record.
@@ -89,7 +98,7 @@ impl Record {
         let events = (!open.waiting.is_empty())
             .then(|| format!("{} events are missing from the history", open.waiting.len()));
         let board = open.tensorboard.as_ref().and_then(TensorBoard::troubles);
-        [open.log.troubles(), board, events].into_iter().flatten().collect()
+        [open.log.troubles(), open.loads.troubles(), board, events].into_iter().flatten().collect()
     }
 
     /// A line for people.

@@ -8,6 +8,7 @@ use super::TrainingLoop;
 use crate::error::TrainError;
 use crate::evaluate;
 use crate::samples::{self, Sample};
+use crate::telemetry::loads::Loads;
 use crate::telemetry::memory::Sizes;
 use crate::telemetry::names;
 
@@ -30,6 +31,7 @@ impl TrainingLoop<'_> {
         metrics.extend(names::of_memory(&Sizes::of(&self.state)));
         let beside_forecast = self.against_forecast(&mut metrics);
         self.record.write(self.state.step, &metrics);
+        self.log_loads();
         self.record.line(&format!(
             "held-out at step {}: loss {:.4}, {:.4} bits per byte (macro {:.4})",
             self.state.step,
@@ -44,6 +46,15 @@ impl TrainingLoop<'_> {
             change.iter().for_each(|change| self.tell(change));
         }
         Ok(report)
+    }
+
+    /// How often each expert was chosen since the evaluation before, into a file of its own.
+    fn log_loads(&mut self) {
+        let loads = std::mem::take(&mut self.loads);
+        if loads.updates > 0 {
+            let (step, attempt) = (self.state.step, self.record.attempt());
+            self.record.write_loads(&Loads { step, attempt, ..loads });
+        }
     }
 
     /// The same held-out figures of a bigram counted on the rows that the model was trained on.

@@ -35,6 +35,7 @@ use crate::state::{self, TrainState};
 use crate::step::{StepContext, StepReport};
 use crate::storage::Storage;
 use crate::telemetry::jsonl::LOG_FILE;
+use crate::telemetry::loads::Loads;
 use crate::telemetry::stitch::Curve;
 use crate::telemetry::{Console, Peak, Record, names};
 use crate::watchdog::{Board, Phase, Pulse, Voice};
@@ -82,6 +83,8 @@ pub(crate) struct TrainingLoop<'a> {
     peak: Option<Peak>,
     left_out: BTreeSet<u64>,
     losses: Vec<(u64, f64)>,
+    /// Choices of experts since they were last logged.
+    loads: Loads,
     last: Option<StepReport>,
     train_secs: f64,
     steps_taken: u64,
@@ -142,6 +145,7 @@ impl<'a> TrainingLoop<'a> {
             skipped,
             left_out,
             losses: Vec::new(),
+            loads: Loads::default(),
             last: None,
             train_secs: 0.0,
             steps_taken: 0,
@@ -194,6 +198,7 @@ impl<'a> TrainingLoop<'a> {
         self.pulse.enter(Phase::Ending);
         let bigram = if self.world.is_first() { self.bigram()? } else { None };
         let samples = self.samples()?;
+        self.record_end();
         Ok(self.summary(stopped, Some(heldout), bigram, samples))
     }
 
@@ -270,6 +275,7 @@ impl<'a> TrainingLoop<'a> {
         if let Some(watch) = &mut self.watch {
             watch.after_step(self.state.step, report.grad_norm);
         }
+        self.loads.add(&report.layers);
         self.last = Some(report);
         Ok(true)
     }

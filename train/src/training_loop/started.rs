@@ -1,10 +1,10 @@
-//! What the history keeps of each start of a run: from where, by which plan, on what.
+//! What the history keeps of each start of a run: from where, by which plan, on what; and of its end.
 
 use super::TrainingLoop;
 use crate::error::TrainError;
 use crate::experiment::link;
 use crate::forecast::FORECAST_DIGEST;
-use crate::history::{Event, STARTED};
+use crate::history::{ENDED, Event, STARTED};
 use crate::operations::{Comparison, Operation, Position};
 use crate::recipe;
 
@@ -48,6 +48,13 @@ impl TrainingLoop<'_> {
         }
         self.record.quiet_event(&event);
         Ok(())
+    }
+
+    /// Records that this attempt has come to its last step, and was evaluated there.
+    pub(super) fn record_end(&mut self) {
+        let (step, horizon) = (self.state.step, self.config.schedule.horizon());
+        let text = format!("after {step} of {horizon} updates");
+        self.record.quiet_event(&Event::now(step, self.record.attempt(), ENDED, text));
     }
 
     /// Records an opening of longer rows once more: a log that could not be written and a kill have
