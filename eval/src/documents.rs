@@ -21,6 +21,11 @@ impl DocumentSum {
     }
 }
 
+/// How many rows an evaluation of the first `max_rows`, 0 for all, takes.
+pub fn rows_taken(rows: &EvalRows, max_rows: usize) -> usize {
+    if max_rows == 0 { rows.num_rows() } else { max_rows.min(rows.num_rows()) }
+}
+
 /// Scores the first `max_rows` rows (0 for all) in batches of `batch_rows` a member of `ranks`, which
 /// share the rows; every member gets the sums of all documents, in the order of
 /// [`EvalRows::documents`].
@@ -38,7 +43,7 @@ pub fn score(
     ranks: &Group,
     mut nats: impl FnMut(&Batch) -> Result<Vec<f32>, EvalError>,
 ) -> Result<Vec<DocumentSum>, EvalError> {
-    let limit = if max_rows == 0 { rows.num_rows() } else { max_rows.min(rows.num_rows()) };
+    let limit = rows_taken(rows, max_rows);
     let mut parts = Parts::new(rows, limit);
     for start in (0..limit).step_by(batch_rows * ranks.size()) {
         let first = limit.min(start + batch_rows * ranks.rank());

@@ -61,11 +61,7 @@ impl EvalReport {
         for (document, sum) in rows.documents().iter().zip(sums) {
             report.take(&document.domain, &tally(document, *sum), is_partial(document, *sum));
         }
-        for source in &rows.store().manifest().sources {
-            let ledger = &source.ledger;
-            report.empty_documents += ledger.empty;
-            report.rejected_documents += ledger.invalid_utf8 + ledger.malformed;
-        }
+        (report.empty_documents, report.rejected_documents) = left_out(rows);
         report
     }
 
@@ -100,6 +96,14 @@ impl EvalReport {
     fn mean(&self, of: fn(&Tally) -> f64) -> f64 {
         self.domains.values().map(of).sum::<f64>() / self.domains.len() as f64
     }
+}
+
+/// Documents of the files that are not in the rows: without a character, and no text at all.
+pub(crate) fn left_out(rows: &EvalRows) -> (u64, u64) {
+    let ledgers = rows.store().manifest().sources.iter().map(|source| &source.ledger);
+    ledgers.fold((0, 0), |(empty, rejected), ledger| {
+        (empty + ledger.empty, rejected + ledger.invalid_utf8 + ledger.malformed)
+    })
 }
 
 /// Whether a document was not read to its end, and therefore counts nowhere.

@@ -34,4 +34,5 @@ mod recompute;
 mod resumes;
 mod sequence_balance;
 mod soak;
+mod suites;
 mod telemetry;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use fulmar_data::mixture::SimulatedEpoching;
 use fulmar_data::{DEFAULT_BLOCK_ROWS, DocumentMarks, ReadAhead, Stage};
+use fulmar_eval::SuiteConfig;
 use fulmar_model::config::RouterDot;
 use fulmar_model::{Compute, ModelConfig, Recompute};
 use serde::{Deserialize, Serialize};
@@ -195,13 +196,27 @@ pub struct EvaluationConfig {
     pub batch_rows: usize,
     /// Held-out rows taken in evaluations before the last one; 0 for all.
     pub max_rows: usize,
+    /// Whether the exchange of training is evaluated too, under names of its own; it may drop.
+    #[serde(skip_serializing_if = "is_false")]
+    pub as_trained: bool,
+    /// Suites beside the held-out text, evaluated whole each time.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub suites: Vec<SuiteConfig>,
     /// Whether a token bigram of the same training rows is evaluated beside the model.
     pub bigram: bool,
 }
 
 impl Default for EvaluationConfig {
     fn default() -> Self {
-        Self { every: 0, points: 0, batch_rows: 8, max_rows: 0, bigram: true }
+        Self {
+            every: 0,
+            points: 0,
+            batch_rows: 8,
+            max_rows: 0,
+            as_trained: false,
+            suites: Vec::new(),
+            bigram: true,
+        }
     }
 }
 
@@ -218,6 +233,7 @@ impl EvaluationConfig {
         if self.batch_rows == 0 {
             return Err(TrainError::config("evaluation.batch_rows", 0, "at least 1"));
         }
+        SuiteConfig::validate_all(&self.suites)?;
         if self.points > 0 && self.every > 0 {
             let found = format!("{} beside `evaluation.every` = {}", self.points, self.every);
             return Err(TrainError::config("evaluation.points", found, "one of them"));
@@ -233,6 +249,11 @@ impl EvaluationConfig {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls it with")]
 fn is_zero(number: &u64) -> bool {
     *number == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls it with")]
+fn is_false(switch: &bool) -> bool {
+    !*switch
 }
 
 /// When state is saved, where, and what is kept.

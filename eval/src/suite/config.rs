@@ -61,6 +61,22 @@ impl SuiteConfig {
         }
     }
 
+    /// Checks suites that are evaluated together: each of them, and that their names differ.
+    ///
+    /// # Errors
+    /// As [`validate`](Self::validate).
+    pub fn validate_all(suites: &[Self]) -> Result<(), SuiteError> {
+        for (index, suite) in suites.iter().enumerate() {
+            suite.validate()?;
+            if suites[..index].iter().any(|other| other.name == suite.name) {
+                let (name, needed) = (suite.name.clone(), "a name for each suite");
+                let found = "that of another".to_owned();
+                return Err(SuiteError::Field { suite: name, field: "name", found, needed });
+            }
+        }
+        Ok(())
+    }
+
     /// The sources of the suite, one a tag, in the order of the tags.
     ///
     /// # Errors
@@ -110,5 +126,10 @@ mod tests {
             let error = suite.validate().expect_err(needed).to_string();
             assert!(error.contains(needed), "{error}");
         }
+        let two = ["a", "b"].map(|name| SuiteConfig::of_folder(name, "texts"));
+        SuiteConfig::validate_all(&two).expect("two names");
+        let twice = ["a", "a"].map(|name| SuiteConfig::of_folder(name, "texts"));
+        let error = SuiteConfig::validate_all(&twice).expect_err("one name").to_string();
+        assert!(error.contains("`a`: field `name` is that of another"), "{error}");
     }
 }

@@ -1,5 +1,6 @@
 //! The documents of a suite, as rows.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -7,6 +8,7 @@ use fulmar_data::{Build, DocumentMarks, EvalRows, Store, Tokenizer, find_sources
 
 use super::config::SuiteConfig;
 use super::error::SuiteError;
+use crate::heldout::left_out;
 
 /// A suite that was read.
 #[derive(Debug)]
@@ -59,6 +61,16 @@ impl Suite {
     /// As [`of_store`](Self::of_store).
     pub fn in_rows_of(&self, seq_len: usize) -> Result<Self, SuiteError> {
         Self::of_store(&self.name, self.rows.store().clone(), seq_len)
+    }
+
+    /// Its tags, in their order.
+    pub fn tags(&self) -> BTreeSet<&str> {
+        self.rows.documents().iter().map(|document| &document.domain[..]).collect()
+    }
+
+    /// Documents of the files that are not in the rows: without a character, and no text at all.
+    pub fn left_out(&self) -> (u64, u64) {
+        left_out(&self.rows)
     }
 
     /// Names the contents, whatever their path: files, tags, tokenizer and marks.

@@ -141,8 +141,8 @@ fn plan_of_stretch(
     plan.parent = Some(Parent { run, step: at.step, target });
     plan.name = place.file_name().map_or_else(String::new, |name| name.to_string_lossy().into());
     plan.checkpoint = crate::config::CheckpointConfig::default();
-    plan.evaluation = EvaluationConfig { bigram: false, max_rows: 1, ..plan.evaluation };
-    (plan.evaluation.every, plan.evaluation.points) = (0, 0);
+    let bare = EvaluationConfig { bigram: false, max_rows: 1, ..EvaluationConfig::default() };
+    plan.evaluation = EvaluationConfig { batch_rows: plan.evaluation.batch_rows, ..bare };
     plan.log.tensorboard = false;
     Ok(plan)
 }

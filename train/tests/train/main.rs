@@ -18,3 +18,4 @@ mod process;
 mod rehearsal;
 mod stop;
 mod stuck;
+mod suites;
