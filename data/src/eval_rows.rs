@@ -123,6 +123,20 @@ impl EvalRows {
         &self.documents
     }
 
+    /// The documents with a token in a row, each once, in the order of the row.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn documents_of_row(&self, row: usize) -> Vec<u32> {
+        let mut documents = Vec::new();
+        for window in &self.rows[row] {
+            if !documents.contains(&window.document) {
+                documents.push(window.document);
+            }
+        }
+        documents
+    }
+
     /// Positions with weight over all rows.
     pub fn scored_tokens(&self) -> u64 {
         self.documents.iter().map(|document| document.scored_tokens).sum()

@@ -40,7 +40,7 @@ pub fn build_or_open(
     marks: DocumentMarks,
     cache_dir: impl AsRef<Path>,
 ) -> Result<(Store, StoreOrigin)> {
-    let built = Build::new(sources.to_vec(), tokenizer, marks).run_in_cache(cache_dir.as_ref())?;
+    let built = Build::new(sources.to_vec(), tokenizer, marks).run_in_cache(cache_dir)?;
     let (path, tokens) = (built.store.path().display(), built.store.manifest().num_tokens());
     if built.opened {
         tracing::info!(%path, tokens, "opened store");

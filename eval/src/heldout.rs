@@ -1,11 +1,12 @@
-//! Summed losses over held-out documents, by domain.
+//! Losses over held-out documents, by domain.
 
 use std::collections::BTreeMap;
 
-use fulmar_data::{Batch, EvalRows, NO_DOCUMENT};
-use fulmar_ep::transport::{Group, TransportError};
+use fulmar_data::{Batch, EvalDocument, EvalRows};
+use fulmar_ep::transport::Group;
 use serde::{Deserialize, Serialize};
 
+use crate::documents::{DocumentSum, score};
 use crate::error::EvalError;
 
 /// Sums over some documents.
@@ -32,7 +33,7 @@ impl Tally {
         self.nats / std::f64::consts::LN_2 / self.bytes as f64
     }
 
-    fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         self.documents += other.documents;
         self.tokens += other.tokens;
         self.nats += other.nats;
@@ -41,15 +42,40 @@ impl Tally {
 }
 
 /// One evaluation of one scorer.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct EvalReport {
-    /// Sums by domain.
+    /// Sums by domain, which is the tag of a suite.
     pub domains: BTreeMap<String, Tally>,
     /// Documents of which only a part was read, and which count nowhere.
     pub partial_documents: u64,
+    /// Documents of the files without a character, of 0 bytes.
+    pub empty_documents: u64,
+    /// Documents of the files that are no text: not UTF-8, or no record with one.
+    pub rejected_documents: u64,
 }
 
 impl EvalReport {
+    /// The report of scored documents, `sums` in the order of `rows`.
+    pub fn new(rows: &EvalRows, sums: &[DocumentSum]) -> Self {
+        let mut report = Self::default();
+        for (document, sum) in rows.documents().iter().zip(sums) {
+            report.take(&document.domain, &tally(document, *sum), is_partial(document, *sum));
+        }
+        (report.empty_documents, report.rejected_documents) = left_out(rows);
+        report
+    }
+
+    /// Adds a document.
+    pub(crate) fn take(&mut self, domain: &str, document: &Tally, partial: bool) {
+        if partial {
+            self.partial_documents += 1;
+        } else if let Some(tally) = self.domains.get_mut(domain) {
+            tally.add(document);
+        } else {
+            self.domains.insert(domain.to_owned(), *document);
+        }
+    }
+
     /// Sums over all domains.
     pub fn total(&self) -> Tally {
         let mut total = Tally::default();
@@ -72,60 +98,34 @@ impl EvalReport {
     }
 }
 
-/// Evaluates the first `max_rows` rows (0 for all) in batches of `batch_rows` a member of `ranks`,
-/// which share the rows; every member gets the whole report.
-///
-/// `nats` gives the loss of every position of a batch `[num_rows, seq_len]`; what it gives where the
-/// weight is 0 is not read.
+/// Documents of the files that are not in the rows: without a character, and no text at all.
+pub(crate) fn left_out(rows: &EvalRows) -> (u64, u64) {
+    let ledgers = rows.store().manifest().sources.iter().map(|source| &source.ledger);
+    ledgers.fold((0, 0), |(empty, rejected), ledger| {
+        (empty + ledger.empty, rejected + ledger.invalid_utf8 + ledger.malformed)
+    })
+}
+
+/// Whether a document was not read to its end, and therefore counts nowhere.
+pub(crate) fn is_partial(document: &EvalDocument, sum: DocumentSum) -> bool {
+    sum.tokens != document.scored_tokens
+}
+
+pub(crate) fn tally(document: &EvalDocument, sum: DocumentSum) -> Tally {
+    let DocumentSum { tokens, nats } = sum;
+    Tally { documents: 1, tokens, nats, bytes: document.source_bytes }
+}
+
+/// Evaluates rows: the report of what [`score`] finds.
 ///
 /// # Errors
-/// The scorer's, and [`EvalError::NotFinite`] naming the first document whose loss is not finite.
+/// As [`score`].
 pub fn evaluate(
     rows: &EvalRows,
     batch_rows: usize,
     max_rows: usize,
     ranks: &Group,
-    mut nats: impl FnMut(&Batch) -> Result<Vec<f32>, EvalError>,
+    nats: impl FnMut(&Batch) -> Result<Vec<f32>, EvalError>,
 ) -> Result<EvalReport, EvalError> {
-    let limit = if max_rows == 0 { rows.num_rows() } else { max_rows.min(rows.num_rows()) };
-    let mut sums = vec![(0u64, 0f64); rows.documents().len()];
-    for start in (0..limit).step_by(batch_rows * ranks.size()) {
-        let first = limit.min(start + batch_rows * ranks.rank());
-        let own = first..limit.min(first + batch_rows);
-        // A rank without rows computes all the same: its experts may be wanted by others.
-        let idle = own.is_empty();
-        let eval = rows.batch(if idle { 0..1 } else { own });
-        let losses = nats(&eval.batch)?;
-        if idle {
-            continue;
-        }
-        for (document, loss) in eval.document_index.iter().zip(&losses) {
-            if *document != NO_DOCUMENT {
-                let (tokens, nats) = &mut sums[*document as usize];
-                *tokens += 1;
-                *nats += f64::from(*loss);
-            }
-        }
-    }
-    let sums = over_ranks(sums, ranks)?;
-    let mut report = EvalReport { domains: BTreeMap::new(), partial_documents: 0 };
-    for (document, (tokens, nats)) in rows.documents().iter().zip(sums) {
-        if tokens != document.scored_tokens {
-            report.partial_documents += 1;
-            continue;
-        }
-        if !nats.is_finite() {
-            return Err(EvalError::NotFinite { document: document.id.clone(), found: nats });
-        }
-        let tally = Tally { documents: 1, tokens, nats, bytes: document.source_bytes };
-        report.domains.entry(document.domain.clone()).or_default().add(&tally);
-    }
-    Ok(report)
-}
-
-/// Scored tokens and nats of each document over all ranks: its rows may lie on several.
-fn over_ranks(sums: Vec<(u64, f64)>, ranks: &Group) -> Result<Vec<(u64, f64)>, TransportError> {
-    let (tokens, nats): (Vec<_>, Vec<_>) = sums.into_iter().unzip();
-    let tokens = ranks.sum_u64("evaluated tokens", &tokens)?;
-    Ok(tokens.into_iter().zip(ranks.sum_f64("evaluated nats", &nats)?).collect())
+    Ok(EvalReport::new(rows, &score(rows, batch_rows, max_rows, ranks, nats)?))
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use fulmar::eval::EvalReport;
 use fulmar::train::evaluate::{
-    self, AS_TRAINED, DROPLESS, EVALUATIONS_FILE, EvaluateOptions, Evaluation, evaluate,
+    self, AS_TRAINED, DROPLESS, EVALUATIONS_FILE, EvaluateOptions, Evaluation, Exchange, evaluate,
 };
 use fulmar::train::interchange::{ExportDtype, ExportOptions, Saved, export};
 use fulmar::train::telemetry::Metrics;
@@ -18,7 +18,7 @@ fn options(batch_rows: Option<usize>) -> EvaluateOptions {
 
 fn evaluations(place: &Path, options: &EvaluateOptions) -> Result<Vec<Evaluation>, TrainError> {
     let mut all = Vec::new();
-    evaluate(place, options, &mut |evaluation| {
+    evaluate(&[place.to_owned()], options, &mut |_, evaluation| {
         all.push(evaluation);
         Ok(())
     })?;
@@ -29,6 +29,16 @@ fn only(place: &Path, options: &EvaluateOptions) -> Evaluation {
     let mut all = evaluations(place, options).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(all.len(), 1);
     all.remove(0)
+}
+
+/// The held-out figures without drops.
+fn dropless(evaluation: &Evaluation) -> EvalReport {
+    evaluation.heldout().dropless.report.clone()
+}
+
+/// The held-out figures with the exchange of training.
+fn lossy(evaluation: &Evaluation) -> EvalReport {
+    evaluation.heldout().as_trained.as_ref().expect("asked for").report.clone()
 }
 
 /// The losses of two reports, domain by domain, as one pair of lists.
@@ -42,7 +52,7 @@ fn a_checkpoint_has_the_last_figures_of_its_run_to_the_bit() {
     let summary = tiny.run("run", &["schedule.steps=4", "checkpoint.every=2"]).expect("four steps");
     for batch_rows in [None, Some(1), Some(3)] {
         let evaluation = only(&tiny.path("run"), &options(batch_rows));
-        assert_eq!(Some(evaluation.dropless), summary.heldout, "{batch_rows:?} rows");
+        assert_eq!(Some(dropless(&evaluation)), summary.heldout, "{batch_rows:?} rows");
         assert_eq!(evaluation.step, Some(4));
     }
     // By the names and in the digits of the run's own log.
@@ -60,7 +70,7 @@ fn a_checkpoint_has_the_last_figures_of_its_run_to_the_bit() {
     let steps = EvaluateOptions { steps: vec![2, 4], ..options(None) };
     let both = evaluations(&tiny.path("run"), &steps).expect("both are there");
     assert_eq!(both.iter().map(|one| one.step).collect::<Vec<_>>(), [Some(2), Some(4)]);
-    assert_ne!(both[0].dropless, both[1].dropless);
+    assert_ne!(dropless(&both[0]), dropless(&both[1]));
     let steps = EvaluateOptions { steps: vec![3], ..options(None) };
     let error = evaluations(&tiny.path("run"), &steps).expect_err("no step 3").to_string();
     assert!(error.contains("step-00000003"), "{error}");
@@ -79,7 +89,7 @@ fn an_export_has_the_figures_of_its_checkpoint() {
     let cache = Some(tiny.path("cache"));
     let by_file = EvaluateOptions { heldout, cache, ..options(Some(5)) };
     let evaluation = only(&tiny.path("hf"), &by_file);
-    assert_eq!((Some(evaluation.dropless), evaluation.step), (summary.heldout, None));
+    assert_eq!((Some(dropless(&evaluation)), evaluation.step), (summary.heldout, None));
     for (wrong, flag) in [
         (EvaluateOptions { as_trained: true, ..options(None) }, "`--as-trained`"),
         (EvaluateOptions { steps: vec![2], ..options(None) }, "`--step`"),
@@ -112,29 +122,27 @@ fn shards_are_evaluated_in_one_process_and_drops_stand_under_their_own_names() {
         let evaluation = both(None);
         let heldout = summary.heldout.as_ref().expect("evaluated");
         // Sums over ranks and sums in one process round differently.
-        for (found, needed) in losses(&evaluation.dropless).iter().zip(losses(heldout)) {
+        for (found, needed) in losses(&dropless(&evaluation)).iter().zip(losses(heldout)) {
             assert!((found - needed).abs() < 1e-6, "{found} is not {needed}");
         }
         let other = both(Some(2));
-        assert_eq!(other.dropless, evaluation.dropless);
-        let report = |one: Evaluation| one.as_trained.expect("asked for").report;
-        assert_eq!(report(other), report(evaluation.clone()), "rows of a pass change what drops");
+        assert_eq!(dropless(&other), dropless(&evaluation));
+        assert_eq!(lossy(&other), lossy(&evaluation), "rows of a pass change what drops");
         evaluation
     };
     // Room for everything: an expert could take all rows of a wave.
     let roomy = figures(16.0);
-    let lossy = roomy.as_trained.as_ref().expect("asked for");
-    assert_eq!((lossy.exchange, lossy.shards), ("pooled_wave", 2));
-    for (found, needed) in losses(&lossy.report).iter().zip(losses(&roomy.dropless)) {
+    assert_eq!(roomy.exchange, Some(Exchange { name: "pooled_wave", shards: 2 }));
+    for (found, needed) in losses(&lossy(&roomy)).iter().zip(losses(&dropless(&roomy))) {
         assert!((found - needed).abs() < 1e-5, "{found} is not {needed}");
     }
-    assert_eq!(lossy.report.total().tokens, roomy.dropless.total().tokens);
+    assert_eq!(lossy(&roomy).total().tokens, dropless(&roomy).total().tokens);
     let tight = figures(0.25);
     let metrics = tight.metrics();
-    let [dropless, lossy] = [DROPLESS, AS_TRAINED]
+    let [whole, dropped] = [DROPLESS, AS_TRAINED]
         .map(|under| metrics[&format!("{under}/loss")].as_f64().expect("a number"));
-    assert!((dropless - lossy).abs() > 1e-4, "nothing was dropped: {dropless} and {lossy}");
-    assert_eq!(dropless, tight.dropless.total().loss());
+    assert!((whole - dropped).abs() > 1e-4, "nothing was dropped: {whole} and {dropped}");
+    assert_eq!(whole, dropless(&tight).total().loss());
 }
 
 #[test]

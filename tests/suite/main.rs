@@ -36,4 +36,5 @@ mod report;
 mod resumes;
 mod sequence_balance;
 mod soak;
+mod suites;
 mod telemetry;

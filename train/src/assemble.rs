@@ -7,6 +7,8 @@ use std::sync::Arc;
 use fulmar_data::mixture::{CellSize, DEFAULT_MAX_EPOCHS, MixtureRun};
 use fulmar_data::{EvalRows, MixtureConfig, RowSource, Source, Stage, Store, Tokenizer, corpus};
 use fulmar_ep::World;
+use fulmar_eval::suite::HELDOUT;
+use fulmar_eval::{Suite, SuiteConfig};
 use fulmar_model::ModelConfig;
 
 use crate::config::{DataConfig, RunConfig};
@@ -27,6 +29,8 @@ pub struct RunData {
     pub heldout_digest: String,
     /// Bytes of source text a token of the training store stands for.
     pub bytes_per_token: f64,
+    /// Rows of the suites beside the held-out text, in the order of the recipe.
+    pub suites: Vec<Suite>,
 }
 
 impl RunData {
@@ -90,17 +94,31 @@ pub fn tokenizer(model: &ModelConfig, data: &DataConfig) -> Result<Tokenizer, Tr
     Ok(tokenizer)
 }
 
-/// The held-out rows alone, and what names the contents of their store; nothing is said about
-/// stores.
+/// The held-out text alone, as a suite in rows of `seq_len`; nothing is said about stores.
 ///
 /// # Errors
 /// As [`data`].
-pub fn heldout(model: &ModelConfig, data: &DataConfig) -> Result<(EvalRows, String), TrainError> {
-    let tokenizer = tokenizer(model, data)?;
-    let opener = Opener { data, tokenizer: &tokenizer, say: &|_| {} };
+pub fn heldout(
+    tokenizer: &Tokenizer,
+    data: &DataConfig,
+    seq_len: usize,
+) -> Result<Suite, TrainError> {
+    let opener = Opener { data, tokenizer, say: &|_| {} };
     let store = opener.store(data.heldout_store.as_deref(), &data.heldout, corpus::heldout)?;
-    let digest = store.manifest().build_digest.clone();
-    Ok((EvalRows::new(Arc::new(store), model.max_seq_len)?, digest))
+    Ok(Suite::of_store(HELDOUT, Arc::new(store), seq_len)?)
+}
+
+/// A suite in rows of `seq_len`, its store in the cache of `data`.
+///
+/// # Errors
+/// As [`Suite::open`].
+pub fn suite(
+    suite: &SuiteConfig,
+    tokenizer: &Tokenizer,
+    data: &DataConfig,
+    seq_len: usize,
+) -> Result<Suite, TrainError> {
+    Ok(Suite::open(suite, tokenizer, data.marks, &data.cache, seq_len)?)
 }
 
 fn open(config: &RunConfig, capped: bool, say: &dyn Fn(String)) -> Result<RunData, TrainError> {
@@ -120,7 +138,22 @@ fn open(config: &RunConfig, capped: bool, say: &dyn Fn(String)) -> Result<RunDat
     }
     let heldout = EvalRows::new(Arc::new(heldout), config.model.max_seq_len)?;
     let rows = Arc::new(rows);
-    Ok(RunData { tokenizer, rows, heldout, digest, heldout_digest, bytes_per_token })
+    let open_suite = |wanted| suite(wanted, &tokenizer, data, config.model.max_seq_len);
+    let suites = config.evaluation.suites.iter().map(open_suite).collect::<Result<Vec<_>, _>>()?;
+    suites.iter().for_each(|suite| say(account(suite)));
+    Ok(RunData { tokenizer, rows, heldout, digest, heldout_digest, bytes_per_token, suites })
+}
+
+/// What a suite is, for people.
+fn account(suite: &Suite) -> String {
+    let documents = suite.rows.documents();
+    let (empty, rejected) = suite.left_out();
+    format!(
+        "suite {}: {} documents under {} tags; {empty} empty, {rejected} rejected",
+        suite.name,
+        documents.len(),
+        suite.tags().len(),
+    )
 }
 
 /// The rows of a run's plan.
@@ -157,8 +190,8 @@ pub fn mixture_run(config: &RunConfig, store: &Store) -> MixtureRun {
     }
 }
 
-/// Reads on in the rows of the plan `config`, whose open stage is `shape`: training and held-out
-/// rows of its length.
+/// Reads on in the rows of the plan `config`, whose open stage is `shape`: rows of its length to train
+/// and to evaluate on.
 ///
 /// # Errors
 /// If a cell is too small for rows of that length.
@@ -173,6 +206,11 @@ pub fn reshape(
     let seq_len = shape.model.max_seq_len;
     if data.heldout.seq_len() != seq_len {
         data.heldout = EvalRows::new(data.heldout.store().clone(), seq_len)?;
+    }
+    for suite in &mut data.suites {
+        if suite.rows.seq_len() != seq_len {
+            *suite = suite.in_rows_of(seq_len)?;
+        }
     }
     Ok(())
 }

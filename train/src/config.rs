@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use fulmar_data::mixture::SimulatedEpoching;
 use fulmar_data::{DEFAULT_BLOCK_ROWS, DocumentMarks, ReadAhead, Stage};
-use fulmar_eval::sampling::Sampling;
+use fulmar_eval::SuiteConfig;
 use fulmar_eval::forecast::NUM_POINTS;
+use fulmar_eval::sampling::Sampling;
 use fulmar_model::config::RouterDot;
 use fulmar_model::{Compute, ModelConfig, Recompute};
 use serde::{Deserialize, Serialize};
@@ -202,6 +203,12 @@ pub struct EvaluationConfig {
     pub batch_rows: usize,
     /// Held-out rows taken in evaluations before the last one; 0 for all.
     pub max_rows: usize,
+    /// Whether the exchange of training is evaluated too, under names of its own; it may drop.
+    #[serde(skip_serializing_if = "is_false")]
+    pub as_trained: bool,
+    /// Suites beside the held-out text, evaluated whole each time.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub suites: Vec<SuiteConfig>,
     /// Whether a token bigram of the same training rows is evaluated beside the model.
     pub bigram: bool,
     /// Beginnings of documents that the model continues at each evaluation, into `samples.jsonl`.
@@ -223,6 +230,8 @@ impl Default for EvaluationConfig {
             points: 0,
             batch_rows: 8,
             max_rows: 0,
+            as_trained: false,
+            suites: Vec::new(),
             bigram: true,
             prompts: Vec::new(),
             new_tokens: DEFAULT_NEW_TOKENS,
@@ -261,6 +270,7 @@ impl EvaluationConfig {
         if let Some((field, found, rule)) = sampling.problem() {
             return Err(TrainError::config(format!("evaluation.{field}"), found, rule));
         }
+        SuiteConfig::validate_all(&self.suites)?;
         if self.points > 0 && self.every > 0 {
             let found = format!("{} beside `evaluation.every` = {}", self.points, self.every);
             return Err(TrainError::config("evaluation.points", found, "one of them"));
@@ -289,6 +299,11 @@ fn is_default_temperature(temperature: &f32) -> bool {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls it with")]
 fn is_zero(number: &u64) -> bool {
     *number == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls it with")]
+fn is_false(switch: &bool) -> bool {
+    !*switch
 }
 
 /// When state is saved, where, and what is kept.

@@ -67,6 +67,9 @@ pub enum TrainError {
     /// Evaluation.
     #[error(transparent)]
     Eval(#[from] fulmar_eval::EvalError),
+    /// A suite that cannot be evaluated, or a file of document sums.
+    #[error(transparent)]
+    Suite(#[from] fulmar_eval::SuiteError),
     /// A ladder from which nothing can be forecast.
     #[error(transparent)]
     Forecast(#[from] fulmar_eval::forecast::ForecastError),

@@ -5,7 +5,7 @@
 //! | 0 | done, or stopped by SIGTERM or SIGINT after a save | |
 //! | 1 | anything else: a panic of a rank, a file that is no checkpoint and no data | the message |
 //! | 2 | usage: flags, recipe, a broken rule of it | correct the recipe |
-//! | 3 | data: corpus, tokenizer, store, mixture, runs of a ladder, experiment | correct the data |
+//! | 3 | data: corpus, tokenizer, store, mixture, suite, runs of a ladder, experiment | correct the data |
 //! | 4 | steps that are not finite: more than `guard` allows, or a batch again | see the batch named |
 //! | 5 | a peer lost: dead, silent beyond the deadline, in another collective; no progress | start again |
 //! | 6 | a checkpoint or exported weights that cannot be written, read or used | the file named |
@@ -14,7 +14,7 @@
 //! Of several ranks, the status is that of the rank that failed first; the others only lost it.
 
 use fulmar_ep::EpError;
-use fulmar_eval::EvalError;
+use fulmar_eval::{EvalError, SuiteError};
 use fulmar_model::ModelError;
 
 use crate::error::TrainError;
@@ -38,11 +38,13 @@ pub const DEVICE: u8 = 7;
 pub fn status_of(error: &TrainError) -> u8 {
     match error {
         TrainError::Rank { source, .. } => status_of(source),
-        TrainError::Recipe { .. }
+        TrainError::Suite(SuiteError::Field { .. })
+        | TrainError::Recipe { .. }
         | TrainError::Config { .. }
         | TrainError::Dispatch { .. }
         | TrainError::UnknownOperation { .. } => USAGE,
         TrainError::Data(_)
+        | TrainError::Suite(_)
         | TrainError::Forecast(_)
         | TrainError::Rungs(_)
         | TrainError::Experiment { .. } => DATA,

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use fulmar_eval::EvalReport;
+use fulmar_eval::suite::HELDOUT;
 
 use crate::config::RunConfig;
 use crate::plan::grouped;
@@ -21,12 +22,15 @@ pub fn print(config: &RunConfig, options: &RunOptions, summary: &RunSummary) {
     println!("\n{}", run_table(config, summary));
     if let Some(heldout) = &summary.heldout {
         let bigram = summary.bigram.as_ref();
-        let mut table = heldout_table(heldout, bigram.map(|report| ("bigram", report)));
+        let mut table = suite_table(HELDOUT, heldout, bigram.map(|report| ("bigram", report)));
         if bigram.is_none() {
             table +=
                 "  (no bigram: it is off, no step was taken, or the run's rows are too many)\n";
         }
         println!("{table}");
+    }
+    for (name, report) in &summary.suites {
+        println!("{}", suite_table(name, report, None));
     }
     println!("{}", load_table(summary));
     let curve = plot::text(&summary.losses);
@@ -100,20 +104,27 @@ fn peak_memory(sizes: &Sizes) -> String {
     }
 }
 
-/// Loss and bits per byte of every domain, their means and all tokens, with another scorer's
-/// figures beside it under its name.
-pub(crate) fn heldout_table(model: &EvalReport, beside: Option<(&str, &EvalReport)>) -> String {
-    let mut text = String::from("held-out text      loss   bits/byte");
+/// Loss and bits per byte of every tag of a suite, their means and all tokens, with the figures of
+/// another scorer or exchange beside it under its name.
+pub(crate) fn suite_table(
+    suite: &str,
+    model: &EvalReport,
+    beside: Option<(&str, &EvalReport)>,
+) -> String {
+    let heading = if suite == HELDOUT { "held-out text" } else { suite };
+    let longest = model.domains.keys().map(String::len).max().unwrap_or(0);
+    let width = longest.max(heading.len()).max(14);
+    let mut text = format!("{heading:<width$}     loss   bits/byte");
     if let Some((name, _)) = beside {
         text += &format!("   {name} loss   bits/byte");
     }
     text.push('\n');
     // Under the last letter of the heading, three spaces and ` loss` being around the name.
-    let width = beside.map_or(0, |(name, _)| name.len() + 8);
+    let width_beside = beside.map_or(0, |(name, _)| name.len() + 8);
     let mut row = |name: &str, loss: f64, bits: f64, of_other: Option<(f64, f64)>| {
-        text += &format!("  {name:<14} {loss:6.4}      {bits:6.4}");
+        text += &format!("  {name:<width$} {loss:6.4}      {bits:6.4}");
         if let Some((loss, bits)) = of_other {
-            text += &format!("{loss:>width$.4}      {bits:6.4}");
+            text += &format!("{loss:>width_beside$.4}      {bits:6.4}");
         }
         text.push('\n');
     };
@@ -129,6 +140,10 @@ pub(crate) fn heldout_table(model: &EvalReport, beside: Option<(&str, &EvalRepor
     let micro_of = |report: &EvalReport| (report.total().loss(), report.total().bits_per_byte());
     let (loss, bits) = micro_of(model);
     row("all tokens", loss, bits, other.map(micro_of));
+    let (empty, rejected) = (model.empty_documents, model.rejected_documents);
+    if empty + rejected > 0 {
+        text += &format!("  (besides {empty} empty documents and {rejected} rejected ones)\n");
+    }
     text
 }
 

@@ -69,6 +69,8 @@ pub struct RunSummary {
     pub stopped: bool,
     /// The model on the held-out text; none of a run that was stopped.
     pub heldout: Option<EvalReport>,
+    /// The model on each suite of the recipe, by name; none of a run that was stopped.
+    pub suites: Vec<(String, EvalReport)>,
     /// The bigram on the held-out text, if it was counted.
     pub bigram: Option<EvalReport>,
     /// Continuations that the model wrote, if asked for.

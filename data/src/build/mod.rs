@@ -164,9 +164,12 @@ impl<'a> Build<'a> {
     }
 
     /// As [`Build::run`] in a folder of a cache, which is named by the digest of the build.
-    pub(crate) fn run_in_cache(&self, cache: &Path) -> Result<Built> {
+    ///
+    /// # Errors
+    /// As [`Build::run`].
+    pub fn run_in_cache(&self, cache: impl AsRef<Path>) -> Result<Built> {
         let digests = self.digests()?;
-        self.run_in(&cache.join(&digests.build[..16]), &digests)
+        self.run_in(&cache.as_ref().join(&digests.build[..16]), &digests)
     }
 
     fn run_in(&self, out_dir: &Path, digests: &Digests) -> Result<Built> {

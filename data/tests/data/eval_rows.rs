@@ -64,6 +64,28 @@ fn rows_are_the_same_whatever_the_batch() -> Test {
 }
 
 #[test]
+fn a_row_names_each_of_its_documents_once() -> Test {
+    let folder = Folder::new();
+    let rows = EvalRows::new(store_of(&folder, "store", &corpus()), 16)?;
+    let mut named = 0;
+    for row in 0..rows.num_rows() {
+        let documents = rows.documents_of_row(row);
+        let scored = rows.batch(row..row + 1).document_index;
+        let mut found: Vec<u32> = Vec::new();
+        for document in scored.into_iter().filter(|document| *document != NO_DOCUMENT) {
+            if !found.contains(&document) {
+                found.push(document);
+            }
+        }
+        assert_eq!(documents, found, "row {row}");
+        named += documents.len();
+    }
+    // Documents longer than a row are named by several.
+    assert!(named > rows.documents().len());
+    Ok(())
+}
+
+#[test]
 fn windows_of_one_row_are_segments_of_their_own_and_the_rest_is_padding() -> Test {
     let folder = Folder::new();
     let jsonl = line("a", "one two", "d", 1) + &line("b", "three", "d", 1);

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use fulmar_eval::SuiteConfig;
+use fulmar_eval::suite::DocumentLines;
 
 use crate::device::DeviceChoice;
 use crate::error::TrainError;
@@ -23,7 +25,13 @@ pub struct EvalArgs {
     /// A store of held-out text instead of the recipe's.
     #[arg(long, value_name = "DIR")]
     pub heldout_store: Option<PathBuf>,
-    /// Where stores of held-out files are cached.
+    /// A suite beside the held-out text, in a folder with a file or folder a tag; may be repeated.
+    #[arg(long, value_name = "NAME=DIR", value_parser = suite)]
+    pub suite: Vec<SuiteConfig>,
+    /// Write the summed loss of every document to a file of JSON lines.
+    #[arg(long, value_name = "FILE")]
+    pub documents: Option<PathBuf>,
+    /// Where stores of files are cached.
     #[arg(long, value_name = "DIR")]
     pub cache: Option<PathBuf>,
     /// Rows of a forward pass, instead of the recipe's; changes no figure.
@@ -50,21 +58,33 @@ impl EvalArgs {
             device: self.device,
             heldout: self.heldout,
             heldout_store: self.heldout_store,
+            suites: self.suite,
             cache: self.cache,
             batch_rows: self.batch_rows,
             as_trained: self.as_trained,
         };
-        for run in &self.runs {
-            evaluate(run, &options, &mut |evaluation| {
-                if self.json {
-                    let line = serde_json::to_string(&evaluation.metrics());
-                    println!("{}", line.expect("plain values"));
-                } else {
-                    println!("{}", evaluation.table());
-                }
-                if self.record { evaluate::record(run, &evaluation) } else { Ok(()) }
-            })?;
-        }
-        Ok(())
+        let documents = self.documents.as_deref().map(DocumentLines::create);
+        let mut documents = documents.transpose()?;
+        evaluate(&self.runs, &options, &mut |run, evaluation| {
+            if self.json {
+                let line = serde_json::to_string(&evaluation.metrics());
+                println!("{}", line.expect("plain values"));
+            } else {
+                println!("{}", evaluation.table());
+            }
+            if let Some(lines) = &mut documents {
+                evaluation.write_documents(lines)?;
+            }
+            if self.record { evaluate::record(run, &evaluation) } else { Ok(()) }
+        })
     }
+}
+
+fn suite(text: &str) -> Result<SuiteConfig, String> {
+    let Some((name, folder)) = text.split_once('=') else {
+        return Err("needed a name and a folder, such as paloma=texts/paloma".to_owned());
+    };
+    let suite = SuiteConfig::of_folder(name, folder);
+    suite.validate().map_err(|error| error.to_string())?;
+    Ok(suite)
 }

@@ -204,8 +204,7 @@ fn status(
     grad_norms: &BTreeMap<u64, f64>,
 ) -> Option<Status> {
     let point = (0..NUM_POINTS).find(|point| point_step(*point, horizon) == step)?;
-    let (at, band) =
-        (registration.forecast.points.get(point)?, registration.loss_band.get(point)?);
+    let (at, band) = (registration.forecast.points.get(point)?, registration.loss_band.get(point)?);
     let until: BTreeMap<u64, f64> =
         grad_norms.range(..=step).map(|(step, norm)| (*step, *norm)).collect();
     Some(Status::new(at, *band, step, measured, grad_peak(&until, horizon)))
@@ -257,7 +256,11 @@ impl Watched {
         let run = PastRun::open(folder)?;
         let Some(file) = file.or(run.config.forecast.as_deref()) else {
             let rule = "a forecast: name the file with `--against`";
-            return Err(TrainError::config("forecast", format!("none of {}", run.config.name), rule));
+            return Err(TrainError::config(
+                "forecast",
+                format!("none of {}", run.config.name),
+                rule,
+            ));
         };
         let registration = Preregistration::read(file)?;
         let target = recipe::parse(&registration.recipe, &file.display().to_string(), &[])?;

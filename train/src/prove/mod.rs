@@ -143,8 +143,8 @@ fn plan_of_stretch(
     plan.checkpoint = crate::config::CheckpointConfig::default();
     // What is trained again is evidence of the run, and no run of its experiment.
     plan.experiment = None;
-    plan.evaluation = EvaluationConfig { bigram: false, max_rows: 1, ..plan.evaluation };
-    (plan.evaluation.every, plan.evaluation.points) = (0, 0);
+    let bare = EvaluationConfig { bigram: false, max_rows: 1, ..EvaluationConfig::default() };
+    plan.evaluation = EvaluationConfig { batch_rows: plan.evaluation.batch_rows, ..bare };
     plan.log.tensorboard = false;
     Ok(plan)
 }

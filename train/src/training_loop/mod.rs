@@ -40,6 +40,7 @@ use crate::telemetry::stitch::Curve;
 use crate::telemetry::{Console, Peak, Record, names};
 use crate::watchdog::{Board, Phase, Pulse, Voice};
 use between_steps::Tidings;
+use evaluation::Evaluated;
 use pruning::Pruner;
 use saving::Saver;
 
@@ -223,10 +224,12 @@ impl<'a> TrainingLoop<'a> {
     fn summary(
         mut self,
         stopped: bool,
-        heldout: Option<EvalReport>,
+        evaluated: Option<Evaluated>,
         bigram: Option<EvalReport>,
         samples: Vec<Sample>,
     ) -> RunSummary {
+        let evaluated = evaluated.map(|Evaluated { heldout, suites }| (heldout, suites));
+        let (heldout, suites) = evaluated.unzip();
         self.record.flush();
         for trouble in self.record.troubles() {
             self.record.line(&trouble);
@@ -242,6 +245,7 @@ impl<'a> TrainingLoop<'a> {
             losses: self.losses,
             last: self.last,
             heldout,
+            suites: suites.unwrap_or_default(),
             bigram,
             train_secs: self.train_secs,
             steps_taken: self.steps_taken,

@@ -7,6 +7,7 @@ use crate::forecast::FORECAST_DIGEST;
 use crate::history::{ENDED, Event, STARTED};
 use crate::operations::{Comparison, Operation, Position};
 use crate::recipe;
+use crate::telemetry::Metrics;
 
 impl TrainingLoop<'_> {
     /// Records the start of this attempt, with the whole plan in force.
@@ -37,6 +38,11 @@ impl TrainingLoop<'_> {
             .with("data", self.data.digest.clone())
             .with("heldout", self.data.heldout_digest.clone())
             .with("recipe", recipe::to_toml(&self.config));
+        if !self.data.suites.is_empty() {
+            let suites = self.data.suites.iter();
+            let digests = suites.map(|suite| (suite.name.clone(), suite.digest().into()));
+            event = event.with("suites", digests.collect::<Metrics>());
+        }
         if let Some((folder, seal)) =
             self.config.experiment.as_ref().zip(link::seal_of(&self.config)?)
         {

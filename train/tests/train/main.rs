@@ -19,3 +19,4 @@ mod process;
 mod rehearsal;
 mod stop;
 mod stuck;
+mod suites;
