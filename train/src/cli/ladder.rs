@@ -95,7 +95,6 @@ impl RunArgs {
                     grouped(status.step),
                     grouped(status.steps)
                 );
-                Ok(())
             },
             &mut |rung, summary| {
                 if let Some(heldout) = &summary.heldout {

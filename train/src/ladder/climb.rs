@@ -18,17 +18,17 @@ pub struct Climb {
     pub stop: StopSignal,
 }
 
-/// Trains every rung that is not done, least compute first, each from its newest whole checkpoint.
-/// `before` is called before a rung is trained, and may change what its run is watched against; `after`
+/// Trains every rung that is not done, least compute first, each from its newest whole checkpoint; the
+/// target's forecast is fixed before its first step. `before` is called before a rung is trained, `after`
 /// with its summary. False if a signal ended it.
 ///
 /// # Errors
-/// As [`RungStatus::of`] of any rung, before one is trained; as [`run`]; an unknown name; a rung that
-/// another process trains.
+/// As [`RungStatus::of`] of any rung, before one is trained; as [`Ladder::fix_forecast`] and [`run`]; an
+/// unknown name; a rung that another process trains.
 pub fn climb(
     ladder: &Ladder,
     climb: &Climb,
-    before: &mut dyn FnMut(&mut Rung, &RungStatus) -> Result<(), TrainError>,
+    before: &mut dyn FnMut(&Rung, &RungStatus),
     after: &mut dyn FnMut(&Rung, &RunSummary),
 ) -> Result<bool, TrainError> {
     let statuses =
@@ -43,7 +43,8 @@ pub fn climb(
             continue;
         }
         let mut rung = rung.clone();
-        before(&mut rung, &status)?;
+        rung.config.forecast = ladder.fix_forecast(&rung, &status)?;
+        before(&rung, &status);
         let options = RunOptions {
             out: rung.folder.clone(),
             device: climb.device,

@@ -12,15 +12,19 @@
 //!          "../recipes/mini_d128.toml"]
 //! ```
 //!
+//! `climb` trains what is not done. Before the target's first step its forecast is fixed, and the run is
+//! watched against it ([`crate::forecast`]).
+//!
 //! Every recipe is whole, and is checked against the rule: what a rung of another rule reaches says
 //! nothing about this ladder.
 
 mod climb;
 mod file;
+mod fixed;
 mod plan;
 mod status;
 
 pub use climb::{Climb, climb};
 pub use file::{Ladder, Rung};
 pub use plan::LadderPlan;
-pub use status::{LadderStatus, Standing};
+pub use status::{LadderStatus, RungStatus, Standing};

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::{Ladder, Rung};
+use crate::config::RunConfig;
 use crate::error::TrainError;
 use crate::operations::first_difference;
 use crate::past_run::PastRun;
@@ -103,10 +104,13 @@ impl RungStatus {
     }
 }
 
-/// The recipe that the folder's run began with, but for what a ladder adds: the forecast that it is
-/// watched against.
-fn same_recipe(rung: &Rung, begun: &crate::config::RunConfig) -> Result<(), TrainError> {
-    let value = |config| serde_json::to_value(config).expect("a config of plain values");
+/// Fails if the folder's run began with another recipe, but for what a ladder adds: the forecast that it
+/// is watched against.
+fn same_recipe(rung: &Rung, begun: &RunConfig) -> Result<(), TrainError> {
+    let value = |config: &RunConfig| {
+        let bare = RunConfig { forecast: None, ..config.clone() };
+        serde_json::to_value(bare).expect("a config of plain values")
+    };
     let (ours, theirs) = (value(&rung.config), value(begun));
     match first_difference("", &ours, &theirs) {
         None => Ok(()),

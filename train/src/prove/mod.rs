@@ -141,8 +141,8 @@ fn plan_of_stretch(
     plan.parent = Some(Parent { run, step: at.step, target });
     plan.name = place.file_name().map_or_else(String::new, |name| name.to_string_lossy().into());
     plan.checkpoint = crate::config::CheckpointConfig::default();
-    // What is trained again is evidence of the run, and no run of its experiment.
-    plan.experiment = None;
+    // What is trained again is evidence of the run, and neither of its experiment nor its forecast.
+    (plan.experiment, plan.forecast) = (None, None);
     let bare = EvaluationConfig { bigram: false, max_rows: 1, ..EvaluationConfig::default() };
     plan.evaluation = EvaluationConfig { batch_rows: plan.evaluation.batch_rows, ..bare };
     plan.log.tensorboard = false;

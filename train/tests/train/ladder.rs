@@ -3,6 +3,8 @@
 use std::process::{Command, Output};
 
 use fulmar_model::rung_steps;
+use fulmar_train::forecast::Preregistration;
+use fulmar_train::history::History;
 use fulmar_train::recipe;
 
 use crate::process::{Folder, said};
@@ -63,9 +65,18 @@ fn rungs_are_trained_one_after_another_and_gone_on_with_where_they_stopped() {
     assert!(text.contains("rung 2 of 4: w24, from update 7 "), "{text}");
     assert!(text.contains("w32        not begun"), "{text}");
 
+    let early = ladder(&folder, &["run", "--device=cpu", "--rung=w48"]);
+    assert!(said(&early).contains("`w32` at update 0 of"), "{}", said(&early));
+
     let rest = ladder(&folder, &["run", "--device=cpu"]);
     let text = said(&rest);
     assert!(rest.status.success(), "{text}");
+    // The target was forecast before it was trained, and its run knows the forecast.
+    let forecast = Preregistration::read(&folder.path("rungs/w48.forecast.json")).expect("fixed");
+    assert_eq!(forecast.rungs.iter().map(|rung| &rung.name[..]).collect::<Vec<_>>(), &NAMES[..3]);
+    let started = History::read(&folder.path("rungs/w48")).expect("a history").remove(0);
+    assert_eq!(started.detail["forecast_digest"], forecast.digest);
+    assert!(text.contains("w48 is forecast to end at"), "{text}");
     assert!(!text.contains("rung 1 of 4") && text.contains("rung 4 of 4: w48, from update 0"));
     let status = ladder(&folder, &["status", "--json"]);
     let status: serde_json::Value = serde_json::from_slice(&status.stdout).expect("JSON");
