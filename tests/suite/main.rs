@@ -14,6 +14,7 @@ mod context;
 mod evaluate;
 mod evaluation;
 mod exactness;
+mod forecasts;
 mod interchange;
 mod licences;
 mod mixtures;

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use fulmar_eval::forecast::{Ladder, NUM_POINTS};
 
-use super::compare::{Side, require_alike};
 use super::RungsError;
+use super::compare::{Side, require_alike};
 use crate::config::RunConfig;
 use crate::error::TrainError;
 use crate::past_run::PastRun;
@@ -229,4 +229,3 @@ pub fn ladder_of(
         values: rungs.iter().map(|rung| (rung.name().to_owned(), rung.losses.clone())).collect(),
     })
 }
-
