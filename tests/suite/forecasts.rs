@@ -117,14 +117,18 @@ fn runs_on_a_law_forecast_the_law() {
 #[test]
 fn a_log_that_is_not_whole_is_no_rung() {
     type Spoil = fn(&mut Vec<Metrics>);
-    fn at(lines: &mut [Metrics], step: u64, field: &str) -> usize {
+    fn at(lines: &[Metrics], step: u64, field: &str) -> usize {
         let found = lines.iter().position(|line| line["step"] == step && line.contains_key(field));
         found.expect("there")
+    }
+    fn remove(lines: &mut Vec<Metrics>, step: u64, field: &str) {
+        let index = at(lines, step, field);
+        lines.remove(index);
     }
     let cases: [(&str, Spoil, &[&str]); 9] = [
         (
             "gap",
-            |lines| drop(lines.remove(at(lines, 7, "train/loss"))),
+            |lines| remove(lines, 7, "train/loss"),
             &[
                 "rung `l1`: its log has no `train/loss` of 1 step(s) before step 40, the first of them 7",
             ],
@@ -152,7 +156,7 @@ fn a_log_that_is_not_whole_is_no_rung() {
         ),
         (
             "an evaluation missing",
-            |lines| drop(lines.remove(at(lines, 10, DEFAULT_METRIC))),
+            |lines| remove(lines, 10, DEFAULT_METRIC),
             &["the run is at step 40, and was at 25% (step 10) without `eval/heldout/macro_loss`"],
         ),
         (
@@ -325,9 +329,10 @@ fn a_run_is_watched_against_the_forecast_that_was_fixed_before_it() {
     let target = config(&tiny, 4, 50, &["evaluation.bigram=false", "checkpoint.every=10"]);
     let recipe_file = tiny.path("l4.toml");
     std::fs::write(&recipe_file, recipe::to_toml(&target)).expect("written");
+    let recipe_file = text(&recipe_file);
     let runs = ["l1", "l2", "l3"].map(|rung| text(&tiny.path(rung)));
     let words = ["forecast", "--runs", &runs[0], &runs[1], &runs[2], "--target"];
-    let words = [&words[..], &[&text(&recipe_file), "--asymptote", "2", "--preregister"]].concat();
+    let words = [&words[..], &[&recipe_file, "--asymptote", "2", "--preregister"]].concat();
     train(&[&words[..], &[&text(&file)]].concat()).expect("a forecast");
     let made = Preregistration::read(&file).expect("sealed");
     assert!(made.data.is_some() && made.heldout.is_some(), "digests of what the rungs read");
@@ -359,8 +364,7 @@ fn a_run_is_watched_against_the_forecast_that_was_fixed_before_it() {
     assert!(message(run(&watched(&[]), &options)).contains("altered"));
     // Another forecast, sound in itself.
     std::fs::remove_file(&file).expect("removed");
-    let other =
-        [&words[..6], &[&text(&recipe_file), "--asymptote", "1.9", "--preregister"]].concat();
+    let other = [&words[..6], &[&recipe_file, "--asymptote", "1.9", "--preregister"]].concat();
     train(&[&other[..], &[&text(&file)]].concat()).expect("a forecast");
     let said = message(run(&watched(&[]), &options));
     assert!(said.contains("another one than this run began with"), "{said}");
