@@ -15,6 +15,7 @@ mod evaluate;
 mod evaluation;
 mod exactness;
 mod experiments;
+mod forecasts;
 mod generate;
 mod interchange;
 mod licences;

@@ -168,3 +168,16 @@ fn a_limit_of_zero_is_none() {
     let alarms = Alarms::new(&config);
     assert!(!alarms.metrics().contains_key("alarm/grad_norm"));
 }
+
+#[test]
+fn a_loss_out_of_the_band_of_its_forecast_is_an_alarm_at_once() {
+    let mut alarms = Alarms::new(&AlarmsConfig::default());
+    assert_eq!(alarms.after_forecast(0.99), None);
+    let change = alarms.after_forecast(1.01).expect("above the band");
+    assert!(change.raised && change.signal == Signal::Forecast, "{change:?}");
+    assert_eq!(alarms.after_forecast(0.95), None, "not cleared at the edge");
+    assert!(alarms.after_forecast(-0.3).is_some_and(|change| !change.raised));
+    assert!(alarms.after_forecast(f64::NAN).is_some_and(|change| change.raised));
+    let off = AlarmsConfig { over_forecast: 0.0, ..AlarmsConfig::default() };
+    assert_eq!(Alarms::new(&off).after_forecast(9.0), None);
+}

@@ -13,7 +13,7 @@ mod runs;
 mod trajectory;
 mod watch;
 
-pub use compare::{Difference, differences, require_alike};
+pub use compare::{Difference, Side, differences, require_alike};
 pub use error::RungsError;
 pub use preregistration::{Preregistration, RungRecord};
 pub use runs::{DEFAULT_METRIC, RungRun, ladder_of, point_step, read_rung};

@@ -57,11 +57,17 @@ pub(super) fn means(points: &BTreeMap<u64, f64>, horizon: u64) -> Vec<f64> {
 /// middle of the twentieth of the run with the largest mean. None before the first whole one.
 pub fn grad_peak(points: &BTreeMap<u64, f64>, horizon: u64) -> Option<f64> {
     let window = (horizon / PEAK_WINDOW).max(1) as usize;
-    let values: Vec<(u64, f64)> = points.iter().map(|(step, value)| (*step, *value)).collect();
-    let mean = |part: &[(u64, f64)]| part.iter().map(|(_, value)| value).sum::<f64>();
-    let parts = values.windows(window);
-    let peak = parts.max_by(|a, b| mean(a).total_cmp(&mean(b)))?;
-    let middle = (peak[0].0 + peak[window - 1].0) as f64 / 2.0;
+    let steps: Vec<u64> = points.keys().copied().collect();
+    // Sums until each step, so that each window is one difference.
+    let sums = points.values().scan(0.0, |sum, value| {
+        *sum += value;
+        Some(*sum)
+    });
+    let sums: Vec<f64> = std::iter::once(0.0).chain(sums).collect();
+    let of_window = |first: usize| sums[first + window] - sums[first];
+    let firsts = 0..(steps.len() + 1).checked_sub(window)?;
+    let first = firsts.max_by(|a, b| of_window(*a).total_cmp(&of_window(*b)))?;
+    let middle = (steps[first] + steps[first + window - 1]) as f64 / 2.0;
     Some(100.0 * middle / horizon as f64)
 }
 
@@ -73,4 +79,31 @@ pub(super) fn grad_peaks(rungs: &[RungRun]) -> Option<[f64; 2]> {
         let [low, high] = range.unwrap_or([peak, peak]);
         Some([f64::min(low, peak), f64::max(high, peak)])
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_peak_is_the_middle_of_the_highest_twentieth() {
+        // 100 steps, windows of 5: a single high step at 30 is less than five of half its height.
+        let norm = |step: u64| match step {
+            30 => 2.0,
+            61..=65 => 1.0,
+            _ => 0.1,
+        };
+        let points: BTreeMap<u64, f64> = (1..=100).map(|step| (step, norm(step))).collect();
+        assert_eq!(grad_peak(&points, 100), Some(63.0));
+        let until: BTreeMap<u64, f64> = points.range(..=40).map(|(s, v)| (*s, *v)).collect();
+        assert!((28.0..=32.0).contains(&grad_peak(&until, 100).expect("a window")));
+        assert_eq!(grad_peak(&points.range(..5).map(|(s, v)| (*s, *v)).collect(), 100), None);
+    }
+
+    #[test]
+    fn means_are_of_whole_twentieths() {
+        // Horizon 50: points at 3, 5, 8, 10, ...; step 9 is no whole twentieth yet.
+        let points: BTreeMap<u64, f64> = (1..=9).map(|step| (step, step as f64)).collect();
+        assert_eq!(means(&points, 50), [2.0, 4.5, 7.0]);
+    }
 }

@@ -318,3 +318,42 @@ impl fmt::Display for Watched {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use fulmar_eval::forecast::PowerLaw;
+
+    use super::*;
+
+    #[test]
+    fn a_status_by_hand() {
+        // L = 2 + 10 C^-0.1 is 3 at 1e10 FLOPs, and 3.1 at (1.1/10)^-10 = 3.855e9.
+        let law = PowerLaw { asymptote: 2.0, amplitude: 10.0, exponent: 0.1 };
+        let at = At { progress: 35, flops: 1e10, law, predicted: 3.0, extrapolated: Vec::new() };
+        let band = Band { progress: 35, low: 2.9, mid: 3.0, high: 3.2 };
+        let status = |measured| Status::new(&at, band, 70, measured, Some(12.0));
+        let behind = status(3.1);
+        assert_eq!(behind.verdict, Verdict::OnTrack);
+        assert!((behind.deviation - 0.1).abs() < 1e-12, "{behind:?}");
+        assert!((behind.over_forecast() - 0.5).abs() < 1e-12, "{behind:?}");
+        let equal = (0.11f64).powi(-10) / 1e10;
+        assert!((behind.equivalent_compute / equal - 1.0).abs() < 1e-9, "{behind:?}");
+        let said = "forecast at 35%: on track, 3.1000 where 3.0000 was expected (2.9000 to 3.2000); \
+                    +0.1000 nats, worth 0.39 of its compute";
+        assert_eq!(behind.to_string(), said);
+        assert_eq!(behind.metrics()["forecast/inside_band"], 1);
+        assert_eq!(status(3.21).verdict, Verdict::Above);
+        assert_eq!(status(3.21).metrics()["forecast/inside_band"], 0);
+        assert_eq!(status(2.89).verdict, Verdict::Below);
+        assert_eq!(status(f64::NAN).verdict, Verdict::Above);
+        assert!(status(2.0).equivalent_compute.is_infinite());
+        assert!(status(f64::NAN).equivalent_compute.is_nan());
+    }
+
+    #[test]
+    fn the_peak_is_said_beside_those_of_the_ladder() {
+        for (peak, word) in [(5.0, "earlier"), (10.0, "as on them"), (20.1, "later")] {
+            assert!(say_peak(peak, [10.0, 20.0]).contains(word), "{peak}");
+        }
+    }
+}
