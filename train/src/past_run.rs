@@ -8,6 +8,7 @@ use crate::config::RunConfig;
 use crate::error::TrainError;
 use crate::evaluate;
 use crate::history::{Event, History, STARTED};
+use crate::operations;
 use crate::recipe;
 use crate::samples::{self, Sample};
 use crate::telemetry::names;
@@ -18,7 +19,8 @@ use crate::telemetry::stitch::Curve;
 pub struct PastRun {
     /// Its folder.
     pub folder: PathBuf,
-    /// The plan of its newest start, or of its recipe where it has not started.
+    /// The plan of its newest start, or of its recipe where it has not started, with every change of
+    /// plan since.
     pub config: RunConfig,
     /// What happened, oldest first.
     pub history: Vec<Event>,
@@ -32,10 +34,14 @@ impl PastRun {
     pub fn open(folder: &Path) -> Result<Self, TrainError> {
         let history = History::read(folder)?;
         let newest = history.iter().rev().find_map(|event| event.detail.get("recipe")?.as_str());
-        let config = match newest {
+        let mut config = match newest {
             Some(text) => recipe::parse(text, &folder.display().to_string(), &[])?,
             None => recipe::load(&folder.join("recipe.toml"), &[])?,
         };
+        let started = history.iter().rposition(|event| event.what == STARTED).unwrap_or(0);
+        for (_, operation) in operations::of_events(&history[started..], folder)? {
+            config = operation.apply(&config)?;
+        }
         Ok(Self { folder: folder.to_owned(), config, history })
     }
 

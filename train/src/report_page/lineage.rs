@@ -119,8 +119,8 @@ fn draw(
         chart.draw_series([field(bar.from, bar.to, colour.mix(0.3).filled())])?;
         chart.draw_series([field(bar.from, bar.counts_to, colour.filled())])?;
         let style = text(Colour::Ink, HPos::Right, VPos::Center);
-        let label = format!("{}.{} ", bar.run + 1, bar.attempt);
-        chart.draw_series([Text::new(label, (0.0, middle(row)), style)])?;
+        let label = format!("{}.{}", bar.run + 1, bar.attempt);
+        chart.draw_series([Text::new(label, (-0.02 * last, middle(row)), style)])?;
     }
     for Branch { parent, child, step } in branches {
         let line = vec![(*step as f64, middle(*parent)), (*step as f64, middle(*child))];

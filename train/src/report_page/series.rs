@@ -66,6 +66,16 @@ pub(super) fn moving_mean(points: &[(f64, f64)], window: usize) -> Vec<(f64, f64
     means
 }
 
+/// The corners of what keeps its value until it changes.
+pub(super) fn stairs(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let mut corners: Vec<(f64, f64)> = points.iter().copied().take(1).collect();
+    for pair in points.windows(2).filter(|pair| pair[0].1 != pair[1].1) {
+        corners.extend([(pair[1].0, pair[0].1), pair[1]]);
+    }
+    corners.extend(points.last());
+    corners
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,6 +100,13 @@ mod tests {
         let points = [1.0, 3.0, 5.0, 7.0].map(|value| (value, value));
         let means: Vec<f64> = moving_mean(&points, 2).iter().map(|point| point.1).collect();
         assert_eq!(means, [1.0, 2.0, 4.0, 6.0]);
+    }
+
+    #[test]
+    fn a_change_is_upright() {
+        let points = [(1.0, 5.0), (2.0, 5.0), (3.0, 7.0), (4.0, 7.0)];
+        assert_eq!(stairs(&points), [(1.0, 5.0), (3.0, 5.0), (3.0, 7.0), (4.0, 7.0)]);
+        assert_eq!(stairs(&[]), []);
     }
 
     #[test]

@@ -67,7 +67,7 @@ fn a_run_is_measured_against_its_forecast_at_each_point() {
     };
     let text = page_of(&options);
     let row = |progress: &str| {
-        let begin = text.find(&format!("<td>{progress}</td>")).expect(progress);
+        let begin = text.find(&format!(">{progress}</td>")).expect(progress);
         text[begin..begin + text[begin..].find("</tr>").expect("an end")].to_owned()
     };
     assert!(row("50%").contains("4.0000") && row("50%").contains("+0.0200"), "{}", row("50%"));

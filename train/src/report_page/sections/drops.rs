@@ -82,6 +82,17 @@ fn of_layer(layer: usize, place: &str) -> String {
     format!("moe/layer_{layer}/{place}_dropped_assignments")
 }
 
+/// Dropped assignments of a rank's tokens at one place.
+fn of_rank(rank: u64, place: &str) -> String {
+    format!("moe/rank_{rank}/{place}_dropped_assignments")
+}
+
+/// A share as a cell; a dash where there is none.
+fn percent(part: Option<f64>, whole: Option<f64>) -> Markup {
+    let share = part.zip(whole).filter(|(_, whole)| *whole > 0.0);
+    cell(share.map_or("–".to_owned(), |(part, whole)| format!("{:.3}%", 100.0 * part / whole)))
+}
+
 fn by_layer(source: &Source, name: &str) -> Result<Markup, TrainError> {
     let title = format!("Drops by layer: {name}");
     let layers = source.config().model.num_layers;
@@ -129,45 +140,35 @@ fn totals(source: &Source) -> Markup {
     let sum = |metric: &str| -> Option<f64> {
         Some(source.curve(metric)?.points.values().filter(|count| count.is_finite()).sum())
     };
-    let layers = source.config().model.num_layers;
+    let (layers, ranks) = (source.config().model.num_layers, source.config().parallel.num_ranks());
     let valid = sum(VALID).map(|valid| valid / layers as f64);
-    let percent = |part: Option<f64>, whole: Option<f64>| {
-        let share = part.zip(whole).filter(|(_, whole)| *whole > 0.0);
-        cell(share.map_or("–".to_owned(), |(part, whole)| format!("{:.3}%", 100.0 * part / whole)))
+    let layer_row = |layer: usize| {
+        let [sender, receiver] = PLACES.map(|place| percent(sum(&of_layer(layer, place)), valid));
+        vec![cell(layer.to_string()), sender, receiver]
     };
-    let of_layer = |layer: usize| {
-        let [sender, receiver] = PLACES.map(|place| sum(&of_layer(layer, place)));
-        vec![cell(format!("layer {layer}")), percent(sender, valid), percent(receiver, valid)]
-    };
-    let rows: Vec<_> = (0..layers).map(of_layer).collect();
-    let of_rank = |rank: u64| format!("moe/rank_{rank}");
-    let dropped = |rank: u64| {
-        PLACES.map(|place| sum(&format!("{}/{place}_dropped_assignments", of_rank(rank))))
-    };
-    let ranks = source.config().parallel.num_ranks();
-    let whole = PLACES.map(|place| {
-        Some(
-            (0..ranks)
-                .filter_map(|rank| sum(&format!("{}/{place}_dropped_assignments", of_rank(rank))))
-                .sum(),
-        )
-    });
+    let rows: Vec<_> = (0..layers).map(layer_row).collect();
+    let of_ranks =
+        PLACES.map(|place| (0..ranks).map(|rank| sum(&of_rank(rank, place))).collect::<Vec<_>>());
+    let wholes = [0, 1].map(|place| of_ranks[place].iter().copied().sum::<Option<f64>>());
     let rank_row = |rank: u64| {
-        let [sender, receiver] = dropped(rank);
-        vec![
-            cell(format!("tokens of rank {rank}")),
-            percent(sender, whole[0]),
-            percent(receiver, whole[1]),
-        ]
+        let [sender, receiver] =
+            [0, 1].map(|place| percent(of_ranks[place][rank as usize], wholes[place]));
+        vec![cell(format!("rank {rank}")), sender, receiver]
     };
     let rank_rows: Vec<_> = (0..ranks).map(rank_row).collect();
     html! {
-        (table(&["of the layer's assignments, whole run", "at the sender", "at the receiver"], 1, &rows))
-        @if ranks > 1 {
-            (table(&["of all drops at the place, whole run", "at the sender", "at the receiver"], 1, &rank_rows))
-            p.note {
-                "Whose tokens were dropped (" code { "moe/rank_*/…_dropped_assignments" } "): equal shares "
-                "mean that no rank loses more than the others."
+        div.pair {
+            (table(&["layer", "at the sender", "at the receiver"], 1, &rows))
+            @if ranks > 1 {
+                (table(&["tokens of", "at the sender", "at the receiver"], 1, &rank_rows))
+            }
+        }
+        p.note {
+            "Over the whole run. By layer: shares of its valid assignments."
+            @if ranks > 1 {
+                " By rank whose tokens they were: shares of all drops at that place ("
+                code { "moe/rank_*/…_dropped_assignments" }
+                "); equal ones mean that no rank loses more than the others."
             }
         }
     }

@@ -48,7 +48,7 @@ pub(in crate::report_page) fn flops(runs: &[Source]) -> Markup {
         (table(&head, 1, &rows))
         p.note {
             "Counted from the plan, not measured. Training costs " (TRAINING_FACTOR) " forward passes. "
-            "Ladders compare runs without the output head, MFU has it."
+            "Rows are as long as in the beginning. Ladders compare runs without the output head, MFU has it."
         }
     }
 }

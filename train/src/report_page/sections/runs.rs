@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::{cell, date, named, number, table};
+use super::{cell, named, number, table};
 use crate::plan::grouped;
 use crate::report_page::source::{Source, State};
 use crate::telemetry::names;
@@ -49,13 +49,12 @@ pub(in crate::report_page) fn runs(runs: &[Source]) -> Markup {
 }
 
 /// Its state in words.
-pub(super) fn state(source: &Source) -> String {
-    let newest = source.attempts.last().map_or("unknown".to_owned(), |last| date(last.unix_secs));
+fn state(source: &Source) -> &'static str {
     match source.state() {
-        State::NotBegun => "not begun".to_owned(),
-        State::Finished => "finished".to_owned(),
-        State::Ended => "ended before its horizon, as asked".to_owned(),
-        State::Stopped => "stopped".to_owned(),
-        State::Open => format!("going on or cut off (last start {newest})"),
+        State::NotBegun => "not begun",
+        State::Finished => "finished",
+        State::Ended => "ended before its horizon, as asked",
+        State::Stopped => "stopped",
+        State::Open => "going on or cut off",
     }
 }

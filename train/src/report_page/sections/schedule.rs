@@ -6,6 +6,7 @@ use super::{TOKENS, cell, named, plots, smooth, table, with_marks};
 use crate::error::TrainError;
 use crate::plan::grouped;
 use crate::report_page::charts::{Chart, Style};
+use crate::report_page::series;
 use crate::report_page::source::{MIXTURE_STAGE, RATE_ADAM, RATE_MUONH, SEQ_LEN, Source};
 
 /// Cells of a stage that are named; the others are summed up.
@@ -74,6 +75,9 @@ fn if_it_changes(
     }
     let mut chart = with_marks(Chart::new(title, TOKENS, unit), runs);
     chart.lines = smooth(runs, metric, Style::Line);
+    for line in &mut chart.lines {
+        line.points = series::stairs(&line.points);
+    }
     chart.from_zero = true;
     chart.caption = format!("Of each update ({metric}).");
     chart.figure().map(Some)
