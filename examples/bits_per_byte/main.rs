@@ -123,7 +123,9 @@ fn write_folder(folder: &Path) -> Result<PathBuf, Box<dyn Error>> {
     odd.extend(line("pairs", &"ab".repeat(5000)).bytes());
     odd.extend(b"{\"id\":\"bytes\",\"text\":\"\xff\xfeA\"}\n");
     let plain: String = (0..6)
-        .map(|n| line(&format!("gulls-{n}"), &format!("{n} gulls rose over the grey sea. ").repeat(9)))
+        .map(|n| {
+            line(&format!("gulls-{n}"), &format!("{n} gulls rose over the grey sea. ").repeat(9))
+        })
         .collect();
     fs::create_dir_all(folder)?;
     fs::write(folder.join("odd.jsonl"), odd)?;
@@ -168,13 +170,15 @@ mod tests {
         let (sums, report) = (scored.sums(7).expect("scored"), scored.report(7).expect("scored"));
         let bits_of = |tag: Option<&str>| {
             let documents = scored.suite.rows.documents().iter().zip(&sums);
-            let of_tag = documents.filter(|(document, _)| tag.is_none_or(|tag| tag == document.domain));
+            let of_tag =
+                documents.filter(|(document, _)| tag.is_none_or(|tag| tag == document.domain));
             let (nats, bytes) = of_tag.fold((0.0, 0), |(nats, bytes), (document, sum)| {
                 (nats + sum.nats, bytes + document.source_bytes)
             });
             nats / (std::f64::consts::LN_2 * bytes as f64)
         };
-        let near = |found: f64, needed: f64| assert!((found / needed - 1.0).abs() < 1e-12, "{found}");
+        let near =
+            |found: f64, needed: f64| assert!((found / needed - 1.0).abs() < 1e-12, "{found}");
         near(report.domains["odd"].bits_per_byte(), bits_of(Some("odd")));
         near(report.domains["plain"].bits_per_byte(), bits_of(Some("plain")));
         near(report.total().bits_per_byte(), bits_of(None));

@@ -15,9 +15,11 @@ use crate::tiny::{Tiny, chain, logged};
 /// A folder with a tag in a file, one in a folder of two files, and what is no text among them.
 fn write_suite(folder: &Path) {
     let line = |id: &str, text: &str| format!("{{\"id\":\"{id}\",\"text\":\"{text}\"}}\n");
-    let letters: String =
-        (0..5).map(|n| line(&format!("l{n}"), &"dear gull, the sea is grey. ".repeat(n + 1))).collect();
-    let mut notes = [line("n0", "é"), line("n1", ""), line("n2", &"ab".repeat(400))].concat().into_bytes();
+    let letters: String = (0..5)
+        .map(|n| line(&format!("l{n}"), &"dear gull, the sea is grey. ".repeat(n + 1)))
+        .collect();
+    let mut notes =
+        [line("n0", "é"), line("n1", ""), line("n2", &"ab".repeat(400))].concat().into_bytes();
     notes.extend(b"{\"id\":\"n3\",\"text\":\"\xff\xfeA\"}\n");
     std::fs::create_dir_all(folder.join("notes")).expect("a folder");
     std::fs::write(folder.join("letters.jsonl"), letters).expect("written");
@@ -40,7 +42,10 @@ fn options() -> EvaluateOptions {
     EvaluateOptions { device: DeviceChoice::Cpu, as_trained: true, ..EvaluateOptions::default() }
 }
 
-fn evaluations(places: &[PathBuf], options: &EvaluateOptions) -> Result<Vec<Evaluation>, TrainError> {
+fn evaluations(
+    places: &[PathBuf],
+    options: &EvaluateOptions,
+) -> Result<Vec<Evaluation>, TrainError> {
     let mut all = Vec::new();
     evaluate(places, options, &mut |place, evaluation| {
         all.push((place.to_owned(), evaluation));
@@ -77,7 +82,8 @@ fn trained(config: &RunConfig, tiny: &Tiny, out: &str) -> RunSummary {
 #[test]
 fn a_run_evaluates_its_suites_each_time_and_from_its_checkpoint_come_the_same_figures() {
     let tiny = Tiny::new();
-    let config = config(&tiny, &["schedule.steps=4", "evaluation.every=2", "evaluation.max_rows=2"]);
+    let config =
+        config(&tiny, &["schedule.steps=4", "evaluation.every=2", "evaluation.max_rows=2"]);
     let summary = trained(&config, &tiny, "run");
     let last = last_logged(&tiny.path("run"));
     let counts = ["empty_documents", "rejected_documents", "partial_documents"];
@@ -187,7 +193,9 @@ fn sums_of_documents_read_back_give_every_figure_to_the_bit() {
     for evaluation in &all {
         for figures in &evaluation.suites {
             let as_trained = figures.as_trained.as_ref().expect("asked for");
-            for (mode, needed) in [(Mode::Dropless, &figures.dropless), (Mode::AsTrained, as_trained)] {
+            for (mode, needed) in
+                [(Mode::Dropless, &figures.dropless), (Mode::AsTrained, as_trained)]
+            {
                 let weights = evaluation.weights.display().to_string();
                 let (step, suite) = (evaluation.step, figures.suite.name.clone());
                 let found = &reports[&Scores { weights, step, mode, suite }];
@@ -206,7 +214,9 @@ fn sums_of_documents_read_back_give_every_figure_to_the_bit() {
     let lines = text.lines().map(|line| serde_json::from_str(line).expect("a sum"));
     let lines: Vec<DocumentLine> = lines.collect();
     let of_mine = |line: &&DocumentLine| {
-        line.scores.suite == "mine" && line.scores.step == Some(2) && line.scores.mode == Mode::Dropless
+        line.scores.suite == "mine"
+            && line.scores.step == Some(2)
+            && line.scores.mode == Mode::Dropless
     };
     let found: Vec<_> = lines
         .iter()
@@ -214,8 +224,13 @@ fn sums_of_documents_read_back_give_every_figure_to_the_bit() {
         .map(|line| (&line.tag[..], &line.id[..], line.bytes, line.partial))
         .collect();
     let letters = ["l0", "l1", "l2", "l3", "l4"].into_iter().zip(1..);
-    let mut needed: Vec<_> = letters.map(|(id, times)| ("letters", id, 28 * times, false)).collect();
-    needed.extend([("notes", "n0", 2, false), ("notes", "n2", 800, false), ("notes", "n4", 13, false)]);
+    let mut needed: Vec<_> =
+        letters.map(|(id, times)| ("letters", id, 28 * times, false)).collect();
+    needed.extend([
+        ("notes", "n0", 2, false),
+        ("notes", "n2", 800, false),
+        ("notes", "n4", 13, false),
+    ]);
     assert_eq!(found, needed);
     std::fs::write(&path, text + "{\"suite\":\"mine\"}\n").expect("written");
     let error = read_lines(&path).expect_err("no sum").to_string();
@@ -231,6 +246,7 @@ fn a_suite_that_cannot_be_is_refused_before_the_first_step_by_name() {
     let hollow = tiny.path("texts/hollow");
     std::fs::create_dir_all(&hollow).expect("a folder");
     std::fs::write(hollow.join("void.jsonl"), "{\"text\":\"\"}\n").expect("written");
+    std::fs::write(hollow.join("rain.jsonl"), "{\"text\":\"rain\"}\n").expect("written");
     let of = |name: &str, folder: &Path| SuiteConfig::of_folder(name, folder);
     let mine = tiny.path("texts/mine");
     let cases = [

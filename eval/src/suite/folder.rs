@@ -44,9 +44,8 @@ pub(super) fn tags(
 
 /// The name of a file of documents without its endings; none of any other file.
 fn tag_of_file(name: &str) -> Option<&str> {
-    let without = |name, endings: &[&str]| {
-        endings.iter().find_map(|ending| str::strip_suffix(name, ending))
-    };
+    let without =
+        |name, endings: &[&str]| endings.iter().find_map(|ending| str::strip_suffix(name, ending));
     without(without(name, &COMPRESSED).unwrap_or(name), &DOCUMENTS).filter(|tag| !tag.is_empty())
 }
 

@@ -37,7 +37,8 @@ fn several_runs_are_evaluated_on_a_suite_and_document_by_document() {
         let weights = line["weights"].as_str().expect("a path");
         let of_line = |suite: &str| {
             let mut all = reports.iter();
-            all.find(|(scores, _)| scores.weights == weights && scores.suite == suite).expect("read")
+            all.find(|(scores, _)| scores.weights == weights && scores.suite == suite)
+                .expect("read")
         };
         for suite in ["heldout", "mine"] {
             let (scores, report) = of_line(suite);
