@@ -246,6 +246,7 @@ fn a_suite_that_cannot_be_is_refused_before_the_first_step_by_name() {
     let hollow = tiny.path("texts/hollow");
     std::fs::create_dir_all(&hollow).expect("a folder");
     std::fs::write(hollow.join("void.jsonl"), "{\"text\":\"\"}\n").expect("written");
+    std::fs::write(hollow.join("rain.jsonl"), "{\"text\":\"rain\"}\n").expect("written");
     let of = |name: &str, folder: &Path| SuiteConfig::of_folder(name, folder);
     let mine = tiny.path("texts/mine");
     let cases = [
