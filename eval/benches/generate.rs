@@ -19,7 +19,7 @@ use fulmar_model::{Preset, Prompt, Transformer};
 
 const LENGTHS: [usize; 4] = [32, 64, 128, 248];
 const ROWS: [usize; 2] = [1, 8];
-const REPEATS: usize = 7;
+const REPEATS: usize = 20;
 
 type Scorer<'a> = ModelScorer<'a, Local, SigmoidRouter>;
 
