@@ -14,7 +14,7 @@ use crate::generate::{Continuation, GenerateOptions, generate};
 pub struct GenerateArgs {
     /// Folder of a run, a checkpoint or an export.
     pub run: PathBuf,
-    /// The beginning of a document; as often as needed, and all are continued in one batch.
+    /// The beginning of a document; as often as needed.
     #[arg(long = "prompt", value_name = "TEXT", required = true)]
     pub prompts: Vec<String>,
     /// Completed updates of the checkpoint; those of the newest when absent.
@@ -29,10 +29,10 @@ pub struct GenerateArgs {
     /// Draw among so many best tokens; 0 for all.
     #[arg(long, value_name = "K", default_value_t = 0)]
     pub top_k: usize,
-    /// Draw among the fewest best tokens whose share reaches this much.
+    /// Draw among the fewest best tokens of this share together.
     #[arg(long, value_name = "P", default_value_t = 1.0)]
     pub top_p: f32,
-    /// Seed of the draws of the first prompt; that of each other one is one more.
+    /// Seed of the first prompt's draws; each other one's is one more.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
     /// auto, cpu, wgpu or cuda.
