@@ -168,7 +168,7 @@ fn chromium() -> Option<PathBuf> {
 fn open(chromium: &Path, page: &Path, folder: &Path) -> (String, Vec<String>) {
     let output = Command::new(chromium)
         .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
-        .args(["--no-first-run", "--allow-file-access-from-files"])
+        .args(["--no-first-run", "--hide-scrollbars", "--allow-file-access-from-files"])
         .args(["--enable-logging=stderr", "--virtual-time-budget=10000", "--dump-dom"])
         .arg(format!("--user-data-dir={}", folder.join("profile").display()))
         .arg(format!("file://{}", page.display()))

@@ -267,7 +267,7 @@ fn draw_line(
     let inside = |point: &(f64, f64)| point.1 <= ranges.y.1;
     for piece in line.points.split(|point| !inside(point)).filter(|piece| !piece.is_empty()) {
         let style = match line.style {
-            Style::Faint => ShapeStyle { color: colour.mix(0.3), filled: false, stroke_width: 1 },
+            Style::Faint => ShapeStyle { color: colour.mix(0.45), filled: false, stroke_width: 1 },
             Style::Line | Style::Dots => colour.stroke_width(2),
         };
         chart.draw_series(LineSeries::new(piece.iter().copied(), style))?;
