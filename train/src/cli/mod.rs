@@ -80,10 +80,10 @@ Example: train forecast ladder.json --run d128 --asymptote 3
     /// Keep record of experiments: what is expected, before; what came of it, after.
     #[command(after_help = "Example: train experiment list examples/experiments")]
     Experiment(experiment::ExperimentArgs),
-    /// Evaluate checkpoints or exported weights on held-out text.
-    #[command(
-        after_help = "Example: train eval runs/mini_d96 --step 200,706 --as-trained --record"
-    )]
+    /// Evaluate checkpoints or exported weights on held-out text and suites.
+    #[command(after_help = "\
+Example: train eval runs/mini_d96 --step 200,706 --as-trained --record
+         train eval runs/a runs/b --suite paloma=texts/paloma --documents sums.jsonl")]
     Eval(eval::EvalArgs),
     /// Say which device and kernels a run would use, and whether they compute what they mean.
     #[command(after_help = "Example: train doctor --device wgpu")]
