@@ -87,10 +87,10 @@ Example: train forecast ladder.json --run d128 --asymptote 3
 Example: train report runs/mini_d48 runs/mini_d64 -o report.html
          train report runs/hero --forecast hero.json --experiments experiments --follow")]
     Report(report::ReportArgs),
-    /// Evaluate checkpoints or exported weights on held-out text.
-    #[command(
-        after_help = "Example: train eval runs/mini_d96 --step 200,706 --as-trained --record"
-    )]
+    /// Evaluate checkpoints or exported weights on held-out text and suites.
+    #[command(after_help = "\
+Example: train eval runs/mini_d96 --step 200,706 --as-trained --record
+         train eval runs/a runs/b --suite paloma=texts/paloma --documents sums.jsonl")]
     Eval(eval::EvalArgs),
     /// Let a checkpoint or exported weights continue texts.
     #[command(after_help = "\
