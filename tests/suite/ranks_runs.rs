@@ -119,7 +119,7 @@ fn the_one_log_of_four_ranks_accounts_for_every_assignment_token_and_byte() {
     run(&config, &tiny.options("run")).expect("eight steps");
     let logs = files_under(&tiny.path("run")).into_iter();
     let logs: Vec<String> = logs.filter(|name| name.ends_with(".jsonl")).collect();
-    assert_eq!(logs, ["history.jsonl", "metrics.jsonl"]);
+    assert_eq!(logs, ["history.jsonl", "loads.jsonl", "metrics.jsonl"]);
     // Eight steps and the evaluation at the end, once each.
     assert_eq!(logged(&tiny.path("run")).len(), 9);
 

@@ -25,7 +25,7 @@ pub struct EvalArgs {
     /// A store of held-out text instead of the recipe's.
     #[arg(long, value_name = "DIR")]
     pub heldout_store: Option<PathBuf>,
-    /// A suite, instead of the recipe's; a file or folder a tag. May be repeated.
+    /// A suite instead of the recipe's: a folder with a file or folder a tag.
     #[arg(long, value_name = "NAME=DIR", value_parser = suite)]
     pub suite: Vec<SuiteConfig>,
     /// Write the summed loss of every document to a file of JSON lines.

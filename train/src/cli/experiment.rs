@@ -65,8 +65,8 @@ pub struct CloseArgs {
     /// Where the runs' folders lie, by their names.
     #[arg(long, value_name = "DIR", default_value = "runs")]
     pub runs: PathBuf,
-    /// The verdict; that of the criteria when absent.
-    #[arg(long, value_enum)]
+    /// accepted, rejected or inconclusive; that of the criteria when absent.
+    #[arg(long, value_enum, hide_possible_values = true)]
     pub verdict: Option<Verdict>,
     /// What was learnt.
     #[arg(long, value_name = "TEXT", required_unless_present = "text_file")]

@@ -29,9 +29,10 @@ use crate::error::TrainError;
 #[command(
     name = "train",
     version,
+    disable_help_subcommand = true,
+    help_template = "{about-with-newline}{usage-heading} {usage}\n\n{all-args}{after-help}",
     after_help = "\
 Example: train run examples/recipes/mini_d96.toml
-
 Exit status: 0 done, 2 usage, 3 data, 4 not finite, 5 peer lost, 6 checkpoint, 7 device, 1 other"
 )]
 pub struct Cli {
@@ -76,13 +77,13 @@ Example: train capacity --rows 65536 --factors 1.15,1.33 --documents lognormal:6
 Example: train forecast ladder.json --run d128 --asymptote 3
          train forecast --runs runs/d48 runs/d64 runs/d96 --target d128.toml --preregister d128.json")]
     Forecast(forecast::ForecastArgs),
-    /// Plan, train and look at a ladder: small runs by one rule, from which a large one is forecast.
+    /// Plan and train a ladder: small runs by one rule, from which a large one is forecast.
     #[command(after_help = "Example: train ladder run examples/ladders/mini.toml")]
     Ladder(ladder::LadderArgs),
     /// Keep record of experiments: what is expected, before; what came of it, after.
     #[command(after_help = "Example: train experiment list examples/experiments")]
     Experiment(experiment::ExperimentArgs),
-    /// Make one page of runs: loss, drops, loads, speed, evaluations, events, lineage, as plots.
+    /// Make one page of runs: loss, drops, loads, speed, evaluations, events, lineage.
     #[command(after_help = "\
 Example: train report runs/mini_d48 runs/mini_d64 -o report.html
          train report runs/hero --forecast hero.json --experiments experiments --follow")]

@@ -16,7 +16,7 @@ pub struct ReportArgs {
     /// The page.
     #[arg(short, long, value_name = "FILE", default_value = "report.html")]
     pub out: PathBuf,
-    /// Write the page again at each evaluation, until every run has come to an end.
+    /// Write the page again at each evaluation, until every run has ended.
     #[arg(long)]
     pub follow: bool,
     /// A preregistered forecast to draw its run against.

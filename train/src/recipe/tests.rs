@@ -40,7 +40,7 @@ fn an_impossible_value_is_refused_with_its_rule() {
         ("model.head_dim=30", "`head_dim` is 30, needed a multiple of 4"),
         ("schedule.steps=0", "`schedule.steps` is 0, needed at least 1"),
         ("optimizer.beta1=1.5", "`optimizer.beta1` is 1.5, needed at least 0 and below 1"),
-        ("model.preset=d99", "needed one of mini_d96, d768"),
+        ("model.preset=d99", "needed one of mini_d48, mini_d64, mini_d96, mini_d128, d768"),
         ("model.num_experts_per_token=384", "`num_experts_per_token` is 384, needed below"),
         ("seed=-1", "`seed`"),
         ("seed", "needs the form path=value"),
