@@ -315,6 +315,40 @@ fn train(words: &[&str]) -> Result<(), TrainError> {
     Cli::try_parse_from(words).unwrap_or_else(|error| panic!("{error}")).command.execute()
 }
 
+/// Fails unless every point of a forecast is in the log and the history of the run in `folder`, which was
+/// started twice, with what was measured beside it.
+fn is_logged_beside(made: &Preregistration, folder: &Path) {
+    let log = logged(folder);
+    let beside: Vec<&Metrics> =
+        log.iter().filter(|line| line.contains_key("forecast/progress")).collect();
+    let progress: Vec<u64> = beside
+        .iter()
+        .map(|line| line["forecast/progress"].as_f64().expect("percent") as u64)
+        .collect();
+    assert_eq!(progress, (1..=20).map(|point| 5 * point).collect::<Vec<u64>>());
+    for (line, band) in beside.iter().zip(&made.loss_band) {
+        let value = |name: &str| line[name].as_f64().expect("a number");
+        let measured = value(DEFAULT_METRIC);
+        assert!((value("forecast/predicted") - band.mid).abs() < 1e-12);
+        assert!((value("forecast/deviation") - (measured - band.mid)).abs() < 1e-12);
+        let inside = line["forecast/inside_band"].as_u64().expect("0 or 1");
+        assert_eq!(inside == 1, band.holds(measured), "{line:?}");
+        assert!(value("forecast/grad_peak_progress") <= value("forecast/progress"));
+    }
+    let history = History::read(folder).expect("a history");
+    let digests: Vec<&Value> =
+        history.iter().filter_map(|event| event.detail.get(FORECAST_DIGEST)).collect();
+    assert_eq!(digests, [&json!(made.digest); 2], "one for each start");
+    let raised = beside.iter().filter(|line| {
+        let value = |name: &str| line[name].as_f64().expect("a number");
+        value(DEFAULT_METRIC) > value("forecast/high")
+    });
+    let alarms = history
+        .iter()
+        .filter(|event| event.what == "alarm_raised" && event.detail["alarm"] == "forecast");
+    assert_eq!(raised.count() > 0, alarms.count() > 0);
+}
+
 #[test]
 fn a_run_is_watched_against_the_forecast_that_was_fixed_before_it() {
     let tiny = Tiny::new();
@@ -369,37 +403,7 @@ fn a_run_is_watched_against_the_forecast_that_was_fixed_before_it() {
     std::fs::write(&file, whole).expect("written");
     run(&watched(&[]), &options).expect("the rest");
 
-    // Every point of the forecast is in the log, with what was measured beside it.
-    let log = logged(&tiny.path("l4"));
-    let beside: Vec<&Metrics> =
-        log.iter().filter(|line| line.contains_key("forecast/progress")).collect();
-    let progress: Vec<u64> = beside
-        .iter()
-        .map(|line| line["forecast/progress"].as_f64().expect("percent") as u64)
-        .collect();
-    assert_eq!(progress, (1..=20).map(|point| 5 * point).collect::<Vec<u64>>());
-    for (line, band) in beside.iter().zip(&made.loss_band) {
-        let value = |name: &str| line[name].as_f64().expect("a number");
-        let measured = value(DEFAULT_METRIC);
-        assert!((value("forecast/predicted") - band.mid).abs() < 1e-12);
-        assert!((value("forecast/deviation") - (measured - band.mid)).abs() < 1e-12);
-        let inside = line["forecast/inside_band"].as_u64().expect("0 or 1");
-        assert_eq!(inside == 1, band.holds(measured), "{line:?}");
-        assert!(value("forecast/grad_peak_progress") <= value("forecast/progress"));
-    }
-    let history = History::read(&tiny.path("l4")).expect("a history");
-    let digests: Vec<&Value> =
-        history.iter().filter_map(|event| event.detail.get(FORECAST_DIGEST)).collect();
-    assert_eq!(digests, [&json!(made.digest); 2], "one for each start");
-    let raised = beside.iter().filter(|line| {
-        let value = |name: &str| line[name].as_f64().expect("a number");
-        value(DEFAULT_METRIC) > value("forecast/high")
-    });
-    let alarms = history
-        .iter()
-        .filter(|event| event.what == "alarm_raised" && event.detail["alarm"] == "forecast");
-    assert_eq!(raised.count() > 0, alarms.count() > 0);
-
+    is_logged_beside(&made, &tiny.path("l4"));
     let table = Watched::read(&tiny.path("l4"), None).expect("a status");
     assert!(table.before_the_first_step && table.points.len() == 20);
     assert!(table.to_string().contains("which the run's first start has recorded"), "{table}");

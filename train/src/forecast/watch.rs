@@ -139,8 +139,8 @@ impl Watch {
         })?;
         let events = History::read(folder)?;
         let starts = events.iter().filter(|event| event.what == STARTED);
-        let earlier = starts.filter_map(|event| event.detail.get(FORECAST_DIGEST)?.as_str());
-        if let Some(digest) = earlier.last().filter(|digest| **digest != registration.digest) {
+        let mut earlier = starts.filter_map(|event| event.detail.get(FORECAST_DIGEST)?.as_str());
+        if let Some(digest) = earlier.next_back().filter(|digest| **digest != registration.digest) {
             let found = &registration.digest;
             return Err(refuse(format!(
                 "another one than this run began with: its digest is {found}, needed {digest}"
