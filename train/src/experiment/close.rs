@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::conclusion::{CONCLUSION_FILE, Conclusion, CriterionFinding, MeasureFinding, Verdict};
 use super::findings::MadeRun;
 use super::protocol::{Protocol, Source};
-use super::readme;
+use super::readme::{README_FILE, render};
 use super::seal::{Seal, as_json, digest_without, now, write};
 use crate::error::TrainError;
 
@@ -45,15 +45,18 @@ pub fn close(folder: &Path, options: &CloseOptions) -> Result<Conclusion, TrainE
         missing: Vec::new(),
         measures: Vec::new(),
         criteria: Vec::new(),
+        page: String::new(),
         digest: String::new(),
     };
     if protocol.source == Source::Runs {
         read_runs(&mut conclusion, &protocol, folder, &seal, &options.runs)?;
     }
     conclusion.verdict = verdict(&conclusion, &protocol, folder, options)?;
+    let page = render(&protocol, &seal, Some(&conclusion));
+    conclusion.page = digest_without(&page, "");
     conclusion.digest = digest_without(&as_json(&conclusion), "");
     write(&folder.join(CONCLUSION_FILE), &as_json(&conclusion))?;
-    readme::write(folder)?;
+    write(&folder.join(README_FILE), &page)?;
     Ok(conclusion)
 }
 

@@ -57,6 +57,8 @@ pub struct Conclusion {
     pub measures: Vec<MeasureFinding>,
     /// Every criterion.
     pub criteria: Vec<CriterionFinding>,
+    /// Digest of the page, `README.md`, as it was rendered: another release may render it otherwise.
+    pub page: String,
     /// Digest of all of the above.
     pub digest: String,
 }

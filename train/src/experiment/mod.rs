@@ -6,7 +6,7 @@
 //! recipes starts only while the seal holds, and has the seal's digest in its history before its first
 //! step ([`link`]): so the order of the two does not hang on clocks. [`close`] reads what the runs
 //! logged, applies the acceptance rule and writes `result.json` ([`Conclusion`]), once. `README.md` is
-//! rendered from these three and never read.
+//! rendered from these three, and never read but to see that nobody wrote in it after the close.
 
 mod close;
 mod conclusion;

@@ -1,42 +1,16 @@
 //! The page of an experiment, for people: rendered from its files, and never read.
 
 use std::fmt::Write as _;
-use std::path::Path;
 
 use chrono::DateTime;
 
 use super::conclusion::Conclusion;
 use super::measure::{By, Criterion};
 use super::protocol::{PROTOCOL_FILE, Protocol, Source};
-use super::seal::{self, Seal, recipe_file};
-use crate::error::TrainError;
+use super::seal::{Seal, recipe_file};
 
 /// Name of the page in an experiment's folder.
 pub const README_FILE: &str = "README.md";
-
-/// Writes the page of the sealed experiment in `folder`.
-pub(super) fn write(folder: &Path) -> Result<(), TrainError> {
-    seal::write(&folder.join(README_FILE), &of_folder(folder)?)
-}
-
-/// Whether the page is that of the record.
-///
-/// # Errors
-/// If it is not, or is missing.
-pub(super) fn check(folder: &Path) -> Result<(), TrainError> {
-    let path = folder.join(README_FILE);
-    let found = std::fs::read_to_string(&path).map_err(TrainError::io("read", &path))?;
-    if found == of_folder(folder)? {
-        return Ok(());
-    }
-    Err(TrainError::experiment(&path, "it is not the page of this record: it was altered"))
-}
-
-fn of_folder(folder: &Path) -> Result<String, TrainError> {
-    let (protocol, seal) = (Protocol::read(folder)?, Seal::checked(folder)?);
-    let conclusion = Conclusion::checked(folder, &seal.digest)?;
-    Ok(render(&protocol, &seal, conclusion.as_ref()))
-}
 
 /// The page as Markdown.
 pub fn render(protocol: &Protocol, seal: &Seal, conclusion: Option<&Conclusion>) -> String {
@@ -61,7 +35,7 @@ pub fn render(protocol: &Protocol, seal: &Seal, conclusion: Option<&Conclusion>)
 }
 
 fn status(protocol: &Protocol, seal: &Seal, conclusion: Option<&Conclusion>) -> String {
-    let sealed = format!("Sealed {} as `{:.16}`", date(seal.sealed_unix_secs), seal.digest);
+    let sealed = format!("sealed {} as `{:.16}`", date(seal.sealed_unix_secs), seal.digest);
     let written = match protocol.source {
         Source::Runs => "hypothesis, plan and rule were written before the first step",
         Source::PublicRecord => {
@@ -69,11 +43,11 @@ fn status(protocol: &Protocol, seal: &Seal, conclusion: Option<&Conclusion>) -> 
         }
     };
     match conclusion {
-        None => format!("**Open.** {sealed}: {written}."),
+        None => format!("**Open**, {sealed}: {written}."),
         Some(Conclusion { verdict, closed_unix_secs, .. }) => {
             let mut verdict = verdict.to_string();
             verdict[..1].make_ascii_uppercase();
-            format!("**{verdict}**, closed {}. {sealed}: {written}.", date(*closed_unix_secs))
+            format!("**{verdict}**, closed {}, {sealed}: {written}.", date(*closed_unix_secs))
         }
     }
 }

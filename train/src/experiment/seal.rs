@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use super::protocol::{PROTOCOL_FILE, Protocol};
-use super::readme;
+use super::readme::{README_FILE, render};
 use crate::error::TrainError;
 use crate::recipe;
 
@@ -94,7 +94,7 @@ pub fn seal(folder: &Path) -> Result<Seal, TrainError> {
     };
     seal.digest = digest_without(&as_json(&seal), "");
     write(&folder.join(SEAL_FILE), &as_json(&seal))?;
-    readme::write(folder)?;
+    write(&folder.join(README_FILE), &render(&protocol, &seal, None))?;
     Ok(seal)
 }
 

@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use super::conclusion::{Conclusion, Verdict};
 use super::protocol::{PROTOCOL_FILE, Protocol, Source};
-use super::readme;
-use super::seal::{SEAL_FILE, Seal};
+use super::readme::README_FILE;
+use super::seal::{SEAL_FILE, Seal, altered, digest_of_file};
 use crate::error::TrainError;
 use crate::history::HISTORY_FILE;
 use crate::telemetry::jsonl::LOG_FILE;
@@ -58,8 +58,8 @@ impl Standing {
         let seal = Seal::checked(folder)?;
         self.sealed_unix_secs = Some(seal.sealed_unix_secs);
         let conclusion = Conclusion::checked(folder, &seal.digest)?;
-        readme::check(folder)?;
         let Some(conclusion) = conclusion else { return Ok(()) };
+        check_page(folder, &conclusion.page)?;
         self.verdict = Some(conclusion.verdict);
         self.logs.1 = conclusion.runs.len() as u64;
         for run in &conclusion.runs {
@@ -78,6 +78,13 @@ impl Standing {
             (None, None) => "draft".to_owned(),
         }
     }
+}
+
+/// Fails unless the page is the one that was rendered when the experiment was closed.
+fn check_page(folder: &Path, needed: &str) -> Result<(), TrainError> {
+    let path = folder.join(README_FILE);
+    let found = digest_of_file(&path, u64::MAX)?;
+    if found == needed { Ok(()) } else { Err(altered(&path, &found, needed)) }
 }
 
 /// The experiments in `folder`: itself, or those of its subfolders that are one, by name.
