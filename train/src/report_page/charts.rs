@@ -321,7 +321,7 @@ pub(super) fn si(value: &f64) -> String {
     if size == 0.0 {
         return "0".to_owned();
     }
-    if size < 1e-3 || size >= 1e18 {
+    if !(1e-3..1e18).contains(&size) {
         return format!("{value:.1e}");
     }
     let units = [(1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")];
