@@ -60,6 +60,7 @@ fn run_config(file: &GoldenFile) -> RunConfig {
         guard: Default::default(),
         context: Vec::new(),
         parent: None,
+        forecast: None,
         alarms: Default::default(),
     }
 }
