@@ -7,7 +7,6 @@
 mod charts;
 mod colours;
 mod follow;
-mod forecast_file;
 mod heat;
 mod lineage;
 mod page;
@@ -22,7 +21,8 @@ pub use follow::follow;
 pub use source::{Attempt, Source, State};
 
 use crate::error::TrainError;
-use forecast_file::ForecastFile;
+use crate::experiment;
+use crate::forecast::Preregistration;
 
 /// What a report is made of.
 #[derive(Debug, Clone)]
@@ -31,7 +31,8 @@ pub struct ReportOptions {
     pub runs: Vec<PathBuf>,
     /// The page.
     pub out: PathBuf,
-    /// A preregistered forecast to draw the run it is of against.
+    /// A preregistered forecast to draw the run it is of against; when absent, that of the first run
+    /// whose recipe has one.
     pub forecast: Option<PathBuf>,
     /// A folder of experiment records.
     pub experiments: Option<PathBuf>,
@@ -40,7 +41,7 @@ pub struct ReportOptions {
 /// Everything that the page shows.
 struct Contents {
     runs: Vec<Source>,
-    forecast: Option<ForecastFile>,
+    forecast: Option<Preregistration>,
     experiments: Option<Vec<sections::Experiment>>,
 }
 
@@ -57,11 +58,19 @@ fn write_and_tell(options: &ReportOptions) -> Result<Vec<State>, TrainError> {
     let runs = options.runs.iter().map(|folder| Source::read(folder));
     let runs = runs.collect::<Result<Vec<_>, _>>()?;
     let states = runs.iter().map(Source::state).collect();
-    let forecast = options.forecast.as_deref().map(ForecastFile::read).transpose()?;
-    let experiments = options.experiments.as_deref().map(sections::experiments_in).transpose()?;
+    let of_recipe = || runs.iter().find_map(|source| source.config().forecast.clone());
+    let forecast = options.forecast.clone().or_else(of_recipe);
+    let forecast = forecast.as_deref().map(Preregistration::read).transpose()?;
+    let experiments = options.experiments.as_deref().map(experiments_in).transpose()?;
     let contents = Contents { runs, forecast, experiments };
     replace(&options.out, &page::page(&contents)?)?;
     Ok(states)
+}
+
+/// The records in a folder.
+fn experiments_in(folder: &Path) -> Result<Vec<sections::Experiment>, TrainError> {
+    let folders = experiment::experiments_in(folder)?;
+    folders.iter().map(|folder| sections::Experiment::read(folder)).collect()
 }
 
 /// Puts `text` in the place of the file at `path`.

@@ -1,24 +1,35 @@
 use std::path::Path;
 
+use fulmar_eval::forecast::Band;
 use fulmar_model::Preset;
 use serde_json::json;
 
 use super::*;
 use crate::config::RunConfig;
+use crate::experiment::{CloseOptions, Verdict, close, seal};
+use crate::forecast::{DEFAULT_METRIC, read_rung};
 use crate::recipe;
 use crate::telemetry::jsonl::LOG_FILE;
 
-/// A folder of a run of 20 updates whose held-out loss is 5 less a tenth of the update.
-fn run_in(folder: &Path, name: &str) -> PathBuf {
-    let mut config = RunConfig::preset(Preset::MiniD48);
+fn config(preset: Preset, name: &str) -> RunConfig {
+    let mut config = RunConfig::preset(preset);
     config.name = name.to_owned();
     config.schedule.steps = 20;
-    let run = folder.join(name);
+    config.evaluation.points = 20;
+    config
+}
+
+/// A folder of a run of 20 updates whose losses are 5 less a tenth of the update.
+fn run_of(folder: &Path, config: &RunConfig) -> PathBuf {
+    let run = folder.join(&config.name);
     std::fs::create_dir(&run).expect("made");
-    std::fs::write(run.join("recipe.toml"), recipe::to_toml(&config)).expect("written");
+    std::fs::write(run.join("recipe.toml"), recipe::to_toml(config)).expect("written");
     let line = |step: u64| {
         let loss = 5.0 - 0.1 * step as f64;
-        let update = json!({ "step": step, "attempt": 1, "train/loss": loss });
+        let update = json!({
+            "step": step, "attempt": 1, "train/loss": loss, "grad/norm/total": 0.3,
+            "moe/drop_fraction": 0.0, "throughput/flops_rule": "with_head",
+        });
         let evaluation = json!({ "step": step, "attempt": 1, "eval/heldout/macro_loss": loss });
         format!("{update}\n{evaluation}\n")
     };
@@ -27,26 +38,23 @@ fn run_in(folder: &Path, name: &str) -> PathBuf {
     run
 }
 
+fn run_in(folder: &Path, name: &str) -> PathBuf {
+    run_of(folder, &config(Preset::MiniD48, name))
+}
+
 /// A forecast of `target` that is right at half of the run and wrong at its end.
 fn forecast_in(folder: &Path, target: &str) -> PathBuf {
-    let unsealed = json!({
-        "target": target,
-        "metric": "eval/heldout/macro_loss",
-        "asymptote": 2.0,
-        "made_unix_secs": 1_796_078_773,
-        "rungs": [{ "name": "d48", "flops": 1e15 }],
-        "loss_band": [
-            { "progress": 50, "low": 3.9, "mid": 3.98, "high": 4.1 },
-            { "progress": 100, "low": 2.5, "mid": 2.6, "high": 2.7 },
-        ],
-        "zdigest": "",
+    let rungs = [(Preset::MiniD48, "d48"), (Preset::MiniD64, "d64"), (Preset::MiniD96, "d96")];
+    let rungs = rungs.map(|(preset, name)| {
+        read_rung(&run_of(folder, &config(preset, name)), DEFAULT_METRIC).expect("a whole rung")
     });
-    // The seal is the last field; `json!` sorts names.
-    let unsealed = unsealed.to_string().replace("zdigest", "digest");
-    let digest = blake3::hash(unsealed.as_bytes()).to_hex().to_string();
-    let end = unsealed.rfind("\"\"").expect("the empty digest");
+    let target = config(Preset::MiniD48, target);
+    let mut made = Preregistration::new(&rungs, &target, DEFAULT_METRIC, 2.0).expect("a forecast");
+    let band = |progress, low, mid, high| Band { progress, low, mid, high };
+    made.loss_band = vec![band(50, 3.9, 3.98, 4.1), band(100, 2.5, 2.6, 2.7)];
+    made.made_unix_secs = 1_796_078_773;
     let path = folder.join("forecast.json");
-    std::fs::write(&path, format!("{}\"{digest}\"}}", &unsealed[..end])).expect("written");
+    made.write(&path).expect("written");
     path
 }
 
@@ -101,8 +109,9 @@ fn experiments_are_shown_with_their_verdicts_and_their_text_is_text() {
     let folder = folder.path();
     let record = folder.join("records").join("first");
     std::fs::create_dir_all(&record).expect("made");
-    let protocol = "title = \"Does it <b>help</b>?\"\nhypothesis = \"It does.\"\nplan = \"Two runs.\"\n\
-        acceptance = \"0.01 nats\"\n";
+    let protocol = "title = \"Does it <b>help</b>?\"\nsource = \"public record\"\n\
+        hypothesis = \"It does.\"\nplan = \"Two runs.\"\nacceptance = \"0.01 nats\"\n\
+        [[facts]]\nwhat = \"gain\"\npublic = \"0.002\"\nsource = \"a log\"\nours = \"0.003\"\n";
     std::fs::write(record.join("experiment.toml"), protocol).expect("written");
     let options = ReportOptions {
         runs: vec![run_in(folder, "run")],
@@ -112,17 +121,18 @@ fn experiments_are_shown_with_their_verdicts_and_their_text_is_text() {
     };
     let text = page_of(&options);
     assert!(text.contains("Does it &lt;b&gt;help&lt;/b&gt;? — draft"), "{text}");
-    let result = json!({
-        "verdict": "rejected",
-        "text": "It does not.",
-        "missing": ["third"],
-        "criteria": [{ "text": "gains 0.01", "value": 0.002, "met": false }],
-    });
-    std::fs::write(record.join("result.json"), result.to_string()).expect("written");
+    seal(&record).expect("complete");
+    assert!(page_of(&options).contains("— sealed"));
+    let (verdict, text) = (Some(Verdict::Rejected), "It does not.".to_owned());
+    close(&record, &CloseOptions { runs: folder.to_owned(), verdict, text }).expect("closed");
     let text = page_of(&options);
-    for shown in ["— rejected", "It does not.", "gains 0.01: 0.00200, not met", "third"] {
+    for shown in ["— rejected", "It does not.", "gain: 0.002; ours: 0.003"] {
         assert!(text.contains(shown), "{shown}");
     }
+    let altered = protocol.replace("0.01 nats", "0.001 nats");
+    std::fs::write(record.join("experiment.toml"), altered).expect("written");
+    let text = page_of(&options);
+    assert!(text.contains("Does not check: ") && text.contains("altered"), "{text}");
 }
 
 #[test]

@@ -4,17 +4,17 @@ use maud::{Markup, html};
 
 use super::{TOKENS, by_progress, cell, label, named, noisy, noisy_note, plots, table, with_marks};
 use crate::error::TrainError;
+use crate::forecast::Preregistration;
 use crate::plan::grouped;
 use crate::report_page::charts::{Area, Chart, Line, Style};
 use crate::report_page::colours::Colour;
-use crate::report_page::forecast_file::ForecastFile;
 use crate::report_page::series;
 use crate::report_page::source::{GRAD_NORM, Source};
 
 /// The norm by tokens and by progress, and its peaks.
 pub(in crate::report_page) fn gradient(
     runs: &[Source],
-    forecast: Option<&ForecastFile>,
+    forecast: Option<&Preregistration>,
 ) -> Result<Markup, TrainError> {
     let mut chart = with_marks(Chart::new("Gradient norm", TOKENS, "norm"), runs);
     chart.lines = noisy(runs, GRAD_NORM, 1.0);
@@ -46,7 +46,7 @@ pub(in crate::report_page) fn gradient(
 
 fn at_equal_progress(
     runs: &[Source],
-    forecast: Option<&ForecastFile>,
+    forecast: Option<&Preregistration>,
 ) -> Result<Markup, TrainError> {
     let mut chart = Chart::new("Gradient norm at equal progress", "percent of the run", "norm");
     let line = |(run, source): (usize, &Source)| {
@@ -63,7 +63,7 @@ fn at_equal_progress(
     if !bands.is_empty() {
         chart.area = Some(Area {
             name: "rungs of the forecast".to_owned(),
-            points: bands.iter().map(|band| (band.progress, band.low, band.high)).collect(),
+            points: bands.iter().map(|band| (band.progress as f64, band.low, band.high)).collect(),
         });
     }
     chart.figure()

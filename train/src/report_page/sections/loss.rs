@@ -1,14 +1,15 @@
 //! Training and held-out loss, against the forecast where there is one.
 
+use fulmar_eval::forecast::Band;
 use maud::{Markup, html};
 
 use super::{
     TOKENS, by_progress, cell, label, noisy, noisy_note, number, plots, smooth, table, with_marks,
 };
 use crate::error::TrainError;
+use crate::forecast::Preregistration;
 use crate::report_page::charts::{Area, Chart, Line, Style, Top, missing};
 use crate::report_page::colours::Colour;
-use crate::report_page::forecast_file::{Band, ForecastFile};
 use crate::report_page::source::Source;
 use crate::telemetry::names;
 
@@ -19,7 +20,7 @@ const AFTER_START: Top = Top::After(0.04);
 /// Loss by tokens, and what was forecast.
 pub(in crate::report_page) fn loss(
     runs: &[Source],
-    forecast: Option<&ForecastFile>,
+    forecast: Option<&Preregistration>,
 ) -> Result<Markup, TrainError> {
     let target = forecast.and_then(|forecast| Target::among(runs, forecast));
     let mut figures = vec![training(runs)?, heldout(runs, forecast, target.as_ref())?];
@@ -58,7 +59,7 @@ fn training(runs: &[Source]) -> Result<Markup, TrainError> {
 
 fn heldout(
     runs: &[Source],
-    forecast: Option<&ForecastFile>,
+    forecast: Option<&Preregistration>,
     target: Option<&Target<'_>>,
 ) -> Result<Markup, TrainError> {
     let metric = target.map_or(names::HELDOUT_LOSS, |_| forecast.map_or("", |file| &file.metric));
@@ -104,19 +105,17 @@ fn heldout_by_progress(runs: &[Source]) -> Result<Markup, TrainError> {
 struct Target<'a> {
     run: usize,
     source: &'a Source,
-    forecast: &'a ForecastFile,
+    forecast: &'a Preregistration,
 }
 
 impl<'a> Target<'a> {
-    fn among(runs: &'a [Source], forecast: &'a ForecastFile) -> Option<Self> {
+    fn among(runs: &'a [Source], forecast: &'a Preregistration) -> Option<Self> {
         let run = runs.iter().position(|source| source.name() == forecast.target)?;
         Some(Self { run, source: &runs[run], forecast })
     }
 
     fn step(&self, band: &Band) -> u64 {
-        let horizon = self.source.config().schedule.horizon() as f64;
-        // A share such as 15% is not exact in binary.
-        (band.progress * horizon / 100.0 - 1e-9).ceil() as u64
+        (band.progress as u64 * self.source.config().schedule.horizon()).div_ceil(100)
     }
 
     fn tokens(&self, band: &Band) -> f64 {

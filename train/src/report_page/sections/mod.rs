@@ -17,7 +17,7 @@ mod speed;
 pub(super) use drops::drops;
 pub(super) use evaluations::evaluations;
 pub(super) use events::events;
-pub(super) use experiments::{Experiment, experiments, experiments_in};
+pub(super) use experiments::{Experiment, experiments};
 pub(super) use flops::flops;
 pub(super) use gradient::gradient;
 pub(super) use lineage::lineage;
