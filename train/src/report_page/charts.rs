@@ -2,16 +2,14 @@
 
 use maud::{Markup, PreEscaped, html};
 use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
+use plotters::style::text_anchor::{HPos, VPos};
 
+use super::axes::{Cartesian, SIZE, axes, drawing, si, text};
 use super::colours::Colour;
+use super::ranges::Ranges;
 use super::series;
 use crate::error::TrainError;
 
-/// Small enough that text is still readable on a phone, where a plot is about 350 pixels wide.
-pub(super) const SIZE: (u32, u32) = (440, 300);
-/// Text in a plot, of the same unit.
-pub(super) const FONT_SIZE: u32 = 15;
 /// Marks with a number; more would overlap.
 const MOST_NUMBERED_MARKS: usize = 25;
 
@@ -162,33 +160,6 @@ impl Chart {
         places.into_iter().map(|(x, numbers)| (x, name(numbers))).collect()
     }
 
-    fn ranges(&self) -> Ranges {
-        let points = || self.lines.iter().flat_map(|line| &line.points);
-        let of_area = || self.area.iter().flat_map(|area| &area.points);
-        let xs = points().map(|point| point.0).chain(of_area().map(|point| point.0));
-        let (x_low, x_high) = ends(xs);
-        let area_y = || of_area().flat_map(|point| [point.1, point.2]);
-        let (low, high) = ends(points().map(|point| point.1));
-        let high_of_area = area_y().fold(f64::NEG_INFINITY, f64::max);
-        let top = match self.top {
-            Top::Highest => usual_top(points().map(|point| point.1).collect()),
-            Top::After(share) => {
-                let from = x_low + share * (x_high - x_low);
-                ends(points().filter(|point| point.0 >= from).map(|point| point.1)).1
-            }
-        };
-        let top = top.max(high_of_area);
-        let bottom = if self.from_zero { 0.0 } else { area_y().fold(low, f64::min) };
-        let margin = match 0.05 * (top - bottom) {
-            margin if margin > 0.0 => margin,
-            _ => 0.05 * top.abs().max(1e-9),
-        };
-        let above = points().filter(|point| point.1 > top + margin).count();
-        let bottom = if self.from_zero { 0.0 } else { bottom - margin };
-        let x_high = if x_high > x_low { x_high } else { x_low + 1.0 };
-        Ranges { x: (x_low, x_high), y: (bottom, top + margin), above, high }
-    }
-
     fn draw(&self, svg: &mut String, ranges: &Ranges) -> Result<(), Box<dyn std::error::Error>> {
         let root = SVGBackend::with_string(svg, SIZE).into_drawing_area();
         let ((x0, x1), (y0, y1)) = (ranges.x, ranges.y);
@@ -219,44 +190,6 @@ impl Chart {
     }
 }
 
-type Cartesian<'a, 'b> = ChartContext<
-    'a,
-    SVGBackend<'b>,
-    Cartesian2d<plotters::coord::types::RangedCoordf64, plotters::coord::types::RangedCoordf64>,
->;
-
-/// Grid, figures and names of both axes.
-pub(super) fn axes(
-    chart: &mut Cartesian<'_, '_>,
-    x: &str,
-    y: &str,
-    x_figure: &dyn Fn(&f64) -> String,
-    y_figure: &dyn Fn(&f64) -> String,
-) -> Result<(), Box<dyn std::error::Error>> {
-    let figures = ("sans-serif", FONT_SIZE).into_font().color(&Colour::Ink.rgb());
-    let names = ("sans-serif", FONT_SIZE).into_font().color(&Colour::Muted.rgb());
-    chart
-        .configure_mesh()
-        .x_desc(x)
-        .y_desc(y)
-        .x_labels(6)
-        .y_labels(6)
-        .x_label_formatter(x_figure)
-        .y_label_formatter(y_figure)
-        .label_style(figures)
-        .axis_desc_style(names)
-        .axis_style(Colour::Muted.rgb())
-        .bold_line_style(Colour::Grid.rgb())
-        .max_light_lines(0)
-        .draw()?;
-    Ok(())
-}
-
-/// Text in a plot, by its place relative to the point it is drawn at.
-pub(super) fn text(colour: Colour, h: HPos, v: VPos) -> TextStyle<'static> {
-    ("sans-serif", FONT_SIZE).into_font().color(&colour.rgb()).pos(Pos::new(h, v))
-}
-
 /// A point that lies above the axis interrupts its curve.
 fn draw_line(
     chart: &mut Cartesian<'_, '_>,
@@ -279,104 +212,14 @@ fn draw_line(
     Ok(())
 }
 
-struct Ranges {
-    x: (f64, f64),
-    y: (f64, f64),
-    /// Points above the axis.
-    above: usize,
-    high: f64,
-}
-
-impl Ranges {
-    fn note(&self) -> String {
-        match self.above {
-            0 => String::new(),
-            count => {
-                let (top, high) = (si(&self.y.1), si(&self.high));
-                format!(
-                    " The axis ends at {top}; {count} drawn points lie above, the highest at {high}."
-                )
-            }
-        }
-    }
-}
-
-/// The highest value, or a little above the usual ones where few are far above.
-fn usual_top(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let (Some(highest), usual) = (values.last(), values.len() * 49 / 50) else { return 1.0 };
-    let usual = values[usual.min(values.len() - 1)];
-    if usual > 0.0 && *highest > 4.0 * usual { 2.0 * usual } else { *highest }
-}
-
-fn ends(values: impl Iterator<Item = f64>) -> (f64, f64) {
-    values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
-        (low.min(value), high.max(value))
-    })
-}
-
-/// `1200000` as `1.2M`, `0.00012` as `1.2e-4`.
-pub(super) fn si(value: &f64) -> String {
-    let size = value.abs();
-    if size == 0.0 {
-        return "0".to_owned();
-    }
-    if !(1e-3..1e18).contains(&size) {
-        return format!("{value:.1e}");
-    }
-    let units = [(1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")];
-    let (unit, letter) = units.into_iter().find(|(unit, _)| size >= *unit).unwrap_or((1.0, ""));
-    let scaled = value / unit;
-    let digits = match scaled.abs() {
-        small if small < 1.0 => 4,
-        small if small < 10.0 => 3,
-        middle if middle < 100.0 => 2,
-        _ => 1,
-    };
-    let figure = format!("{scaled:.digits$}");
-    format!("{}{letter}", figure.trim_end_matches('0').trim_end_matches('.'))
-}
-
 /// A title with what is missing and why.
 pub(super) fn missing(title: &str, why: &str) -> Markup {
     html! { div.missing { h3 { (title) } p { "Not shown: " (why) } } }
 }
 
-/// What turns a failure of drawing into an error of the page.
-pub(super) fn drawing<E: std::fmt::Display>(title: &str) -> impl Fn(E) -> TrainError + '_ {
-    move |error| {
-        let source = std::io::Error::other(error.to_string());
-        TrainError::io("draw", std::path::Path::new(title))(source)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn figures_are_short() {
-        for (value, figure) in [
-            (0.0, "0"),
-            (1_200_000.0, "1.2M"),
-            (250_000.0, "250k"),
-            (15e12, "15T"),
-            (-0.025, "-0.025"),
-            (4.25, "4.25"),
-            (0.000_12, "1.2e-4"),
-        ] {
-            assert_eq!(si(&value), figure);
-        }
-    }
-
-    #[test]
-    fn one_far_above_all_does_not_flatten_the_others() {
-        let mut values = vec![1.0; 200];
-        values[7] = 1e6;
-        assert_eq!(usual_top(values.clone()), 2.0);
-        values[7] = 3.0;
-        assert_eq!(usual_top(values), 3.0);
-    }
 
     #[test]
     fn events_of_one_place_share_a_mark() {

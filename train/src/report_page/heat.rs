@@ -3,7 +3,8 @@
 use maud::{Markup, PreEscaped, html};
 use plotters::prelude::*;
 
-use super::charts::{SIZE, axes, drawing, missing, si};
+use super::axes::{SIZE, axes, drawing, si};
+use super::charts::missing;
 use super::colours::Colour;
 use crate::error::TrainError;
 

@@ -4,7 +4,8 @@ use maud::{Markup, PreEscaped, html};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
-use super::charts::{FONT_SIZE, SIZE, axes, drawing, missing, si, text};
+use super::axes::{FONT_SIZE, SIZE, axes, drawing, si, text};
+use super::charts::missing;
 use super::colours::Colour;
 use super::source::Source;
 use crate::error::TrainError;

@@ -4,12 +4,14 @@
 //! that was not logged is said to be missing. The page works without scripts and without a network;
 //! what a run's files say is escaped, whatever it is.
 
+mod axes;
 mod charts;
 mod colours;
 mod follow;
 mod heat;
 mod lineage;
 mod page;
+mod ranges;
 mod sections;
 mod series;
 mod source;

@@ -6,7 +6,8 @@ use super::{cell, date, marks_before, named, table};
 use crate::history::Event;
 use crate::operations::Comparison;
 use crate::plan::grouped;
-use crate::report_page::charts::{missing, si};
+use crate::report_page::axes::si;
+use crate::report_page::charts::missing;
 use crate::report_page::source::Source;
 
 /// A row an event, by the numbers that plots have; saves are counted and no more.
