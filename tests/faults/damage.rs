@@ -7,17 +7,19 @@ use clap::Parser as _;
 use fulmar::train::checkpoint::resume::resume;
 use fulmar::train::checkpoint::{Run, step_folder};
 use fulmar::train::cli::Cli;
+use fulmar::train::history::Event;
 use fulmar::train::launch::on_ranks;
 use fulmar::train::operations::Position;
 use fulmar::train::storage::open_storage;
 use fulmar::train::{DeviceChoice, RunConfig, TrainError, assemble, device};
 use libtest_mimic::Trial;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::child;
 use crate::form::{Draw, either, spread};
 use crate::kills::copy;
-use crate::oracle::{same_end, starts, whole};
+use crate::oracle::{events, same_end, starts, whole};
 use crate::play::Play;
 use crate::scenario::{CHANGING, EVERY, REPLICAS, STREAMING, Scenario, folder};
 use crate::tally::{Faults, Kind};
@@ -267,12 +269,22 @@ fn to_the_end(faults: &mut Faults, scenario: &Scenario) {
                     return Err(format!("started from {:?}, needed {older} last", starts(&run)?));
                 }
                 same_end(scenario, &run)?;
-                // Trained again, the damaged one is saved again, unless it is pruned since.
-                if step_folder(&run, NEWEST).join("manifest.json").exists() {
+                // Trained again, the damaged one is whole where it was saved again, unless it is pruned
+                // since. Beside training it is not, if an earlier save still goes on at its turn.
+                let there = step_folder(&run, NEWEST).join("manifest.json").exists();
+                if there && (!scenario.background || saved_by_the_last_start(&run, NEWEST)?) {
                     whole(&run, NEWEST)?;
                 }
                 Ok(())
             },
         );
     }
+}
+
+/// Whether the newest attempt of a run has recorded that it saved `step`.
+fn saved_by_the_last_start(run: &Path, step: u64) -> Result<bool, String> {
+    let attempt = events(run, "started")?.last().map(|event| event.attempt);
+    let saved = events(run, "saved")?;
+    let of_step = |event: &Event| event.detail.get("of").and_then(Value::as_u64) == Some(step);
+    Ok(saved.iter().any(|event| Some(event.attempt) == attempt && of_step(event)))
 }
