@@ -7,6 +7,8 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 
+use serde::de::DeserializeOwned;
+
 use crate::error::TrainError;
 
 /// Opens a file to append lines to, made if it is not there; a last line that was cut short is ended.
@@ -55,6 +57,29 @@ pub(crate) fn each_line(
         }
     }
     Ok(())
+}
+
+/// What every line of a file says, in their order; none where there is no file. A line that was cut short
+/// is passed over.
+///
+/// # Errors
+/// If the file cannot be read, or a line that was written whole is no `what`; its number is named.
+pub(crate) fn read_all<T: DeserializeOwned>(path: &Path, what: &str) -> Result<Vec<T>, TrainError> {
+    let mut all = Vec::new();
+    each_line(path, |number, line| match serde_json::from_slice(line) {
+        Ok(one) => {
+            all.push(one);
+            Ok(())
+        }
+        // What a kill left of a line.
+        Err(error) if error.is_eof() => Ok(()),
+        Err(error) => {
+            let origin = format!("{}, line {number}", path.display());
+            let (field, problem) = (what.to_owned(), error.to_string());
+            Err(TrainError::Recipe { origin, field, problem })
+        }
+    })?;
+    Ok(all)
 }
 
 #[cfg(test)]

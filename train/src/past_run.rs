@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use crate::config::RunConfig;
 use crate::error::TrainError;
-use crate::evaluate;
 use crate::history::{Event, History, STARTED};
 use crate::operations;
 use crate::recipe;
@@ -85,6 +84,6 @@ impl PastRun {
     /// # Errors
     /// If the log cannot be read.
     pub fn heldout(&self) -> Result<Curve, TrainError> {
-        Curve::read(&self.folder, &format!("{}/macro_loss", evaluate::DROPLESS), 0)
+        Curve::read(&self.folder, names::HELDOUT_LOSS, 0)
     }
 }

@@ -137,19 +137,5 @@ pub fn record(folder: &Path, samples: &[Sample]) -> Result<(), TrainError> {
 /// # Errors
 /// If the file cannot be read, or a line is no sample. A line that was cut short is left out.
 pub fn read(folder: &Path) -> Result<Vec<Sample>, TrainError> {
-    let path = folder.join(SAMPLES_FILE);
-    let mut samples = Vec::new();
-    json_lines::each_line(&path, |number, line| match serde_json::from_slice(line) {
-        Ok(sample) => {
-            samples.push(sample);
-            Ok(())
-        }
-        Err(error) if error.is_eof() => Ok(()),
-        Err(error) => {
-            let origin = format!("{}, line {number}", path.display());
-            let (field, problem) = ("sample".to_owned(), error.to_string());
-            Err(TrainError::Recipe { origin, field, problem })
-        }
-    })?;
-    Ok(samples)
+    json_lines::read_all(&folder.join(SAMPLES_FILE), "sample")
 }

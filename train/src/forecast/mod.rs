@@ -16,6 +16,7 @@ mod watch;
 pub use compare::{Difference, Side, differences, require_alike};
 pub use error::RungsError;
 pub use preregistration::{Preregistration, RungRecord};
+pub(crate) use runs::flops;
 pub use runs::{DEFAULT_METRIC, RungRun, ladder_of, point_step, read_rung};
 pub use trajectory::{Trajectories, grad_peak, trajectories};
 pub use watch::{FORECAST_DIGEST, Status, Verdict, Watch, Watched};

@@ -53,7 +53,7 @@ impl RungRun {
 }
 
 /// FLOPs of a whole run, without the output head.
-pub(super) fn flops(config: &RunConfig) -> f64 {
+pub(crate) fn flops(config: &RunConfig) -> f64 {
     let per_step = config.model.step_flops_without_head(config.tokens_per_step());
     per_step * config.schedule.horizon() as f64
 }

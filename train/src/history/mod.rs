@@ -100,22 +100,7 @@ impl History {
     /// # Errors
     /// If the file cannot be read, or a line that was written whole is no event.
     pub fn read(folder: &Path) -> Result<Vec<Event>, TrainError> {
-        let path = folder.join(HISTORY_FILE);
-        let mut events = Vec::new();
-        json_lines::each_line(&path, |number, line| match serde_json::from_slice(line) {
-            Ok(event) => {
-                events.push(event);
-                Ok(())
-            }
-            // What a kill left of a line.
-            Err(error) if error.is_eof() => Ok(()),
-            Err(error) => {
-                let origin = format!("{}, line {number}", path.display());
-                let (field, problem) = ("event".to_owned(), error.to_string());
-                Err(TrainError::Recipe { origin, field, problem })
-            }
-        })?;
-        Ok(events)
+        json_lines::read_all(&folder.join(HISTORY_FILE), "event")
     }
 }
 

@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use crate::config::RunConfig;
 use crate::error::TrainError;
+use crate::forecast::flops;
 use crate::recipe;
 
 /// What the file says.
@@ -58,8 +59,7 @@ impl Rung {
 
     /// Training FLOPs of the whole run without the output head, the compute of forecasts.
     pub fn flops(&self) -> f64 {
-        let per_step = self.config.model.step_flops_without_head(self.config.tokens_per_step());
-        per_step * self.config.schedule.horizon() as f64
+        flops(&self.config)
     }
 }
 

@@ -48,21 +48,7 @@ impl Loads {
     /// # Errors
     /// If the file cannot be read, or a whole line is something else.
     pub fn read(folder: &Path) -> Result<Vec<Self>, TrainError> {
-        let path = folder.join(LOADS_FILE);
-        let mut all = Vec::new();
-        json_lines::each_line(&path, |number, line| match serde_json::from_slice(line) {
-            Ok(loads) => {
-                all.push(loads);
-                Ok(())
-            }
-            Err(error) if error.is_eof() => Ok(()),
-            Err(error) => {
-                let origin = format!("{}, line {number}", path.display());
-                let (field, problem) = ("loads".to_owned(), error.to_string());
-                Err(TrainError::Recipe { origin, field, problem })
-            }
-        })?;
-        Ok(all)
+        json_lines::read_all(&folder.join(LOADS_FILE), "loads")
     }
 }
 
